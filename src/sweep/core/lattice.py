@@ -1,0 +1,147 @@
+"""The lattice of (mini-batch, train batch) pairs that verl trains on without padding: `project`, `valid_mini_batches`.
+
+Sizes are in prompts, as in verl's keys. verl multiplies both by `rollout_n`, gives each data-parallel rank an equal
+share of a mini-batch and cuts that share into micro-batches of fixed size. A pair is valid when
+
+    train_batch % mini_batch == 0
+    mini_batch * rollout_n % (data_parallel * micro_batch_per_gpu) == 0
+    train_batch * rollout_n % (data_parallel * sequence_parallel) == 0
+    train_batch * rollout_n % (data_parallel * log_prob_micro_batch_per_gpu) == 0
+
+This module does not know the safe range of a knob nor the size of the dataset; its callers do.
+
+Source: METHOD section 2; verl engine_workers.py (equal shares), workers/engine/utils.py (fixed micro-batches),
+utils/config.py (train batch against GPUs), v1/trainer_base.py (padding of an uneven batch).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sweep.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class LatticePoint:
+    """A valid pair next to what a rule asked for; both are kept because the report shows the difference."""
+
+    mini_batch: int
+    train_batch: int
+    requested: float
+
+
+def mini_batch_unit(*, data_parallel: int = 1, micro_batch_per_gpu: int | None = None, rollout_n: int = 1) -> int:
+    """Smallest valid mini-batch in prompts; exactly its multiples are valid when the train batch may follow.
+
+    Raises:
+        ConfigError: a size below 1.
+    """
+    _require_positive(data_parallel=data_parallel, micro_batch_per_gpu=micro_batch_per_gpu, rollout_n=rollout_n)
+    share = data_parallel * (micro_batch_per_gpu or 1)
+    return share // math.gcd(share, rollout_n)
+
+
+def train_batch_unit(
+    *,
+    data_parallel: int = 1,
+    rollout_n: int = 1,
+    sequence_parallel: int = 1,
+    log_prob_micro_batch_per_gpu: int | None = None,
+) -> int:
+    """Smallest train batch in prompts that spreads evenly over GPUs and log-prob micro-batches.
+
+    Raises:
+        ConfigError: a size below 1.
+    """
+    _require_positive(
+        data_parallel=data_parallel,
+        rollout_n=rollout_n,
+        sequence_parallel=sequence_parallel,
+        log_prob_micro_batch_per_gpu=log_prob_micro_batch_per_gpu,
+    )
+    gpus = data_parallel * sequence_parallel
+    rows = math.lcm(gpus, data_parallel * (log_prob_micro_batch_per_gpu or 1))
+    return rows // math.gcd(rows, rollout_n)
+
+
+def valid_mini_batches(
+    train_batch: int,
+    *,
+    data_parallel: int = 1,
+    micro_batch_per_gpu: int | None = None,
+    rollout_n: int = 1,
+) -> tuple[int, ...]:
+    """Every mini-batch that is valid beside an unchanged `train_batch`, rising; empty if there is none.
+
+    Raises:
+        ConfigError: a size below 1.
+    """
+    _require_positive(train_batch=train_batch)
+    unit = mini_batch_unit(data_parallel=data_parallel, micro_batch_per_gpu=micro_batch_per_gpu, rollout_n=rollout_n)
+    return tuple(size for size in _divisors(train_batch) if size % unit == 0)
+
+
+def project(
+    requested: float,
+    *,
+    train_batch: int,
+    data_parallel: int = 1,
+    micro_batch_per_gpu: int | None = None,
+    rollout_n: int = 1,
+    sequence_parallel: int = 1,
+    log_prob_micro_batch_per_gpu: int | None = None,
+    pinned_critic_mini_batch: int | None = None,
+) -> LatticePoint:
+    """The valid pair whose mini-batch is nearest to `requested`, its train batch nearest to `train_batch`.
+
+    The mini-batch comes first and the train batch follows, so a smaller mini-batch never turns into a larger one
+    to save the train batch. Ties go to the smaller size, which needs less memory. A request below the smallest
+    valid mini-batch gives that one.
+
+    Args:
+        requested: mini-batch in prompts that a rule asks for; need not be whole.
+        train_batch: train batch in prompts to stay close to.
+        data_parallel: ranks that share a mini-batch: GPUs over `sequence_parallel`.
+        pinned_critic_mini_batch: the critic's own mini-batch where it does not follow the actor's.
+
+    Raises:
+        ConfigError: a size below 1, or a request that is not a positive finite number.
+
+    Source: METHOD section 2. Ours: tie-breaking, and the log-prob micro-batch as a condition on the train batch.
+    """
+    _require_positive(train_batch=train_batch, pinned_critic_mini_batch=pinned_critic_mini_batch)
+    if not math.isfinite(requested) or requested <= 0:
+        raise ConfigError(f"a mini-batch must be a positive number of prompts, got {requested}")
+    mini_unit = mini_batch_unit(
+        data_parallel=data_parallel, micro_batch_per_gpu=micro_batch_per_gpu, rollout_n=rollout_n
+    )
+    mini_batch = nearest_multiple(requested, mini_unit)
+    batch_unit = train_batch_unit(
+        data_parallel=data_parallel,
+        rollout_n=rollout_n,
+        sequence_parallel=sequence_parallel,
+        log_prob_micro_batch_per_gpu=log_prob_micro_batch_per_gpu,
+    )
+    step = math.lcm(mini_batch, batch_unit, pinned_critic_mini_batch or 1)
+    return LatticePoint(mini_batch, nearest_multiple(train_batch, step), requested)
+
+
+def nearest_multiple(value: float, unit: int) -> int:
+    """The positive multiple of `unit` nearest to `value`; a tie goes to the smaller one."""
+    below = max(unit, math.floor(value / unit) * unit)
+    above = below + unit
+    return below if value - below <= above - value else above
+
+
+def _divisors(number: int) -> list[int]:
+    """All divisors of a positive number, rising."""
+    low = [size for size in range(1, math.isqrt(number) + 1) if number % size == 0]
+    return sorted({*low, *(number // size for size in low)})
+
+
+def _require_positive(**sizes: int | None) -> None:
+    """Returns only if every size that is given is at least 1."""
+    for name, size in sizes.items():
+        if size is not None and size < 1:
+            raise ConfigError(f"{name} must be at least 1, got {size}")

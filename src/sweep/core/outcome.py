@@ -1,0 +1,79 @@
+"""`Outcome`: how a trial ended. Only `Finished` can be scored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from sweep.core.curve import Curve
+from sweep.core.failure import FailureClass
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The trial reached its last step; `wall_seconds` runs from its start to its end, engine start-up excluded."""
+
+    curve: Curve
+    wall_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Diverged:
+    """Training went wrong by the trial's own settings (NaN, explosion, collapse): a result, but not a score."""
+
+    curve: Curve
+    reason: str
+    wall_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The trial ended early for a reason outside training; `failure_class` says whether a retry makes sense."""
+
+    failure_class: FailureClass
+    message: str
+    last_step: int = 0
+    log_path: str = ""
+    wall_seconds: float = 0.0
+
+
+Outcome: TypeAlias = Finished | Diverged | Failed
+
+
+def to_json(outcome: Outcome) -> dict[str, Any]:
+    """The outcome as plain JSON types, tagged by `kind`."""
+    match outcome:
+        case Finished(curve, wall):
+            return {"kind": "finished", "curve": curve.to_json(), "wall_seconds": wall}
+        case Diverged(curve, reason, wall):
+            return {"kind": "diverged", "curve": curve.to_json(), "reason": reason, "wall_seconds": wall}
+        case Failed(failure_class, message, last_step, log_path, wall):
+            return {
+                "kind": "failed",
+                "failure_class": failure_class.value,
+                "message": message,
+                "last_step": last_step,
+                "log_path": log_path,
+                "wall_seconds": wall,
+            }
+
+
+def from_json(content: Mapping[str, Any]) -> Outcome:
+    """The outcome that `to_json` described."""
+    wall = float(content.get("wall_seconds", 0.0))
+    match content["kind"]:
+        case "finished":
+            return Finished(Curve.from_json(content["curve"]), wall)
+        case "diverged":
+            return Diverged(Curve.from_json(content["curve"]), content["reason"], wall)
+        case "failed":
+            return Failed(
+                FailureClass(content["failure_class"]),
+                content["message"],
+                int(content["last_step"]),
+                content["log_path"],
+                wall,
+            )
+        case other:
+            raise ValueError(f"unknown outcome kind {other!r}; known: finished, diverged, failed")

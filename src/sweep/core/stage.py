@@ -1,0 +1,124 @@
+"""`Stage`: what one stage searches, by which rule, scored by what; everything a YAML in `sweeps/` can say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from sweep.core.overrides import Overrides
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One searched setting: its verl key in full and its inclusive range."""
+
+    key: str
+    low: float
+    high: float
+    log: bool = False
+    integer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One candidate of a ladder: a name for people and the settings that move together."""
+
+    name: str
+    settings: Overrides
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """Candidates in order from cheap to dear.
+
+    `climb`: go up from the baseline while the score improves, down if the first step up did not help;
+    otherwise every rung is tried.
+    """
+
+    name: str
+    rungs: tuple[Rung, ...]
+    climb: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class EtaRule:
+    """Constants of the mini-batch rule. Source: S0 section 2.1; the bands' gaps are closed in `stages.eta`."""
+
+    first_factor: float = 0.7
+    lower_factor: float = 0.9
+    raise_factor: float = 1.15
+    go_on_above: float = 1.05
+    turn_below: float = 0.95
+    steady_low: float = 0.98
+    steady_high: float = 1.02
+    safe_fraction: float = 0.25
+    literal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LadderRule:
+    """Ladders walked one after the other: the winner of one is fixed while the next is tried.
+
+    `tie_margin`: a dearer rung must beat a cheaper one by more than this share to win (METHOD section 4).
+    """
+
+    ladders: tuple[Ladder, ...]
+    tie_margin: float = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRule:
+    """Search of the knobs by an Optuna sampler, by class name, after the baseline and `start` values."""
+
+    sampler: str = "TPESampler"
+    start: tuple[Overrides, ...] = ()
+    tie_margin: float = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class CustomRule:
+    """A rule of the user's: `import_path` is `module:function`, called like every other `decide`."""
+
+    import_path: str
+
+
+Rule: TypeAlias = EtaRule | LadderRule | SearchRule | CustomRule
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A bound that a trial must keep to win: `low <= statistic(series) <= high`, over the steps after warm-up."""
+
+    series: str
+    statistic: str = "mean"
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StageBudget:
+    """What a stage may spend: trials in total, seeds an arm, steps a trial, steps dropped as warm-up."""
+
+    trials: int
+    steps: int
+    seeds: int = 1
+    warmup_steps: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage. `fixed` is set on every candidate (not on the baseline) and frozen with the winner.
+
+    `cost_key`: the setting whose smaller value is the cheaper arm when two cannot be told apart.
+    """
+
+    name: str
+    knobs: tuple[Knob, ...]
+    rule: Rule
+    objective: str
+    budget: StageBudget
+    fixed: Overrides = Overrides()
+    constraints: tuple[Constraint, ...] = ()
+    cost_key: str | None = None
+    follows: tuple[str, ...] = ()
+    objective_options: Overrides = field(default_factory=Overrides)

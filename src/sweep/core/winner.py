@@ -1,0 +1,104 @@
+"""`Choice`: a rule's winner with its evidence; `Winner`: the choice as a stage freezes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sweep.core.overrides import Overrides
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A trial's or an arm's objective value, higher is better, with its standard error (NaN if unknown) and parts."""
+
+    value: float
+    standard_error: float = float("nan")
+    parts: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The winning settings of a stage, why they won, and what they were compared with."""
+
+    settings: Overrides
+    requested: Overrides
+    score: Score
+    baseline_score: Score
+    trial_ids: tuple[str, ...]
+    reason: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """A frozen choice with its provenance.
+
+    `stands_on` hashes the base configuration and the upstream winners; a later stage is stale when it no longer fits.
+    """
+
+    stage: str
+    choice: Choice
+    rule: str
+    seeds: tuple[int, ...]
+    stands_on: str
+    upstream: tuple[tuple[str, str], ...] = ()
+    versions: tuple[tuple[str, str], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The winner as plain JSON types, in the order a reader wants them."""
+        c = self.choice
+        return {
+            "stage": self.stage,
+            "overrides": c.settings.to_json(),
+            "requested": c.requested.to_json(),
+            "reason": c.reason,
+            "notes": list(c.notes),
+            "score": score_json(c.score),
+            "baseline_score": score_json(c.baseline_score),
+            "trials": list(c.trial_ids),
+            "seeds": list(self.seeds),
+            "rule": self.rule,
+            "stands_on": self.stands_on,
+            "upstream": dict(self.upstream),
+            "versions": dict(self.versions),
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Winner:
+        """The winner that `to_json` described."""
+        choice = Choice(
+            settings=Overrides.of(content["overrides"]),
+            requested=Overrides.of(content["requested"]),
+            score=score_from_json(content["score"]),
+            baseline_score=score_from_json(content["baseline_score"]),
+            trial_ids=tuple(content["trials"]),
+            reason=content["reason"],
+            notes=tuple(content["notes"]),
+        )
+        return cls(
+            stage=content["stage"],
+            choice=choice,
+            rule=content["rule"],
+            seeds=tuple(content["seeds"]),
+            stands_on=content["stands_on"],
+            upstream=tuple(content["upstream"].items()),
+            versions=tuple(content["versions"].items()),
+        )
+
+
+def score_json(score: Score) -> dict[str, Any]:
+    """The score as plain JSON types; an unknown standard error is None."""
+    known = score.standard_error == score.standard_error
+    return {
+        "value": score.value,
+        "standard_error": score.standard_error if known else None,
+        "parts": dict(score.parts),
+    }
+
+
+def score_from_json(content: Mapping[str, Any]) -> Score:
+    """The score that `score_json` described."""
+    error = content["standard_error"]
+    return Score(content["value"], float("nan") if error is None else error, tuple(content["parts"].items()))

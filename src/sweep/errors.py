@@ -1,0 +1,40 @@
+"""Every error that a user can meet: one root and a child for each exit code or port.
+
+A trial that dies is not an error but an outcome (`sweep.core.outcome`). Messages are lower case without a
+full stop and say what was asked, what was found and what would work.
+"""
+
+from __future__ import annotations
+
+
+class SweepError(Exception):
+    """Root of all errors raised on purpose; `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+
+class ConfigError(SweepError):
+    """The request cannot be carried out as written; nothing was started."""
+
+    exit_code = 2
+
+
+class StageHalted(SweepError):
+    """A stage's rule ended the stage without a winner."""
+
+    exit_code = 3
+
+    def __init__(self, stage: str, reason: str) -> None:
+        super().__init__(f"stage {stage} halted: {reason}")
+        self.stage = stage
+        self.reason = reason
+
+
+class StoreError(SweepError):
+    """The trial storage cannot be opened, read or written."""
+
+    exit_code = 2
+
+
+class EngineError(SweepError):
+    """A runtime cannot be started or reached; the trials it served are outcomes, not errors."""
