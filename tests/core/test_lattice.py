@@ -63,11 +63,17 @@ def test_a_tie_goes_to_the_smaller_size() -> None:
     assert nearest_multiple(23.99, 16) == 16
 
 
-def test_the_log_prob_micro_batch_binds_the_train_batch_only() -> None:
-    free = project(352, train_batch=512, data_parallel=8, micro_batch_per_gpu=4)
-    bound = project(352, train_batch=512, data_parallel=8, micro_batch_per_gpu=4, log_prob_micro_batch_per_gpu=16)
+def test_a_log_prob_micro_batch_that_would_multiply_the_train_batch_moves_the_mini_batch_instead() -> None:
+    layout = {"train_batch": 512, "data_parallel": 8, "micro_batch_per_gpu": 4}
+    free = project(352, **layout)
+    bound = project(352, log_prob_micro_batch_per_gpu=16, **layout)
     assert (free.mini_batch, free.train_batch) == (352, 352)
-    assert (bound.mini_batch, bound.train_batch) == (352, 1408)
+    assert (bound.mini_batch, bound.train_batch) == (320, 640)
+
+
+def test_a_log_prob_micro_batch_that_the_pair_meets_anyway_moves_nothing() -> None:
+    layout = {"train_batch": 512, "data_parallel": 8, "micro_batch_per_gpu": 4}
+    assert project(352, log_prob_micro_batch_per_gpu=4, **layout) == project(352, **layout)
 
 
 def test_a_pinned_critic_mini_batch_keeps_the_train_batch_a_multiple_of_both() -> None:
@@ -128,6 +134,8 @@ def test_every_projection_satisfies_all_of_verls_conditions(
     assert point.mini_batch * n % (dp * (micro or 1)) == 0
     assert point.train_batch * n % (dp * sp) == 0
     assert point.train_batch * n % (dp * (log_prob or 1)) == 0
+    wanted = max(train_batch, point.mini_batch)
+    assert wanted * 2 / 3 <= point.train_batch <= wanted * 4 / 3
 
 
 @given(requested=st.floats(0.1, 4096), dp=ranks, micro=micros, n=samples)
@@ -154,8 +162,6 @@ def test_valid_mini_batches_are_exactly_the_sizes_that_meet_the_conditions(
     train_batch: int, dp: int, micro: int | None, n: int
 ) -> None:
     brute = tuple(
-        size
-        for size in range(1, train_batch + 1)
-        if train_batch % size == 0 and size * n % (dp * (micro or 1)) == 0
+        size for size in range(1, train_batch + 1) if train_batch % size == 0 and size * n % (dp * (micro or 1)) == 0
     )
     assert valid_mini_batches(train_batch, data_parallel=dp, micro_batch_per_gpu=micro, rollout_n=n) == brute

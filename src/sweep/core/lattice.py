@@ -17,6 +17,7 @@ utils/config.py (train batch against GPUs), v1/trainer_base.py (padding of an un
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sweep.errors import ConfigError
@@ -95,9 +96,9 @@ def project(
 ) -> LatticePoint:
     """The valid pair whose mini-batch is nearest to `requested`, its train batch nearest to `train_batch`.
 
-    The mini-batch comes first and the train batch follows, so a smaller mini-batch never turns into a larger one
-    to save the train batch. Ties go to the smaller size, which needs less memory. A request below the smallest
-    valid mini-batch gives that one.
+    The mini-batch comes first and the train batch follows. Only where another condition would multiply the train
+    batch (352 with a log-prob micro-batch of 16 on 8 ranks needs 1408) the next nearest mini-batch is taken.
+    Ties go to the smaller size, which needs less memory. A request below the smallest valid mini-batch gives that one.
 
     Args:
         requested: mini-batch in prompts that a rule asks for; need not be whole.
@@ -116,15 +117,19 @@ def project(
     mini_unit = mini_batch_unit(
         data_parallel=data_parallel, micro_batch_per_gpu=micro_batch_per_gpu, rollout_n=rollout_n
     )
-    mini_batch = nearest_multiple(requested, mini_unit)
     batch_unit = train_batch_unit(
         data_parallel=data_parallel,
         rollout_n=rollout_n,
         sequence_parallel=sequence_parallel,
         log_prob_micro_batch_per_gpu=log_prob_micro_batch_per_gpu,
     )
-    step = math.lcm(mini_batch, batch_unit, pinned_critic_mini_batch or 1)
-    return LatticePoint(mini_batch, nearest_multiple(train_batch, step), requested)
+    batch_unit = math.lcm(batch_unit, pinned_critic_mini_batch or 1)
+    pairs = (
+        (mini_batch, nearest_multiple(train_batch, math.lcm(mini_batch, batch_unit)))
+        for mini_batch in _outwards(requested, mini_unit)
+    )
+    mini_batch, followed = next(pair for pair in pairs if _stays_close(*pair, train_batch))
+    return LatticePoint(mini_batch, followed, requested)
 
 
 def nearest_multiple(value: float, unit: int) -> int:
@@ -132,6 +137,30 @@ def nearest_multiple(value: float, unit: int) -> int:
     below = max(unit, math.floor(value / unit) * unit)
     above = below + unit
     return below if value - below <= above - value else above
+
+
+def _outwards(requested: float, unit: int) -> Iterator[int]:
+    """All multiples of `unit`, nearest to `requested` first, the smaller of two equally near ones first."""
+    below = math.floor(requested / unit)
+    above = below + 1
+    while True:
+        if below > 0 and requested - below * unit <= above * unit - requested:
+            yield below * unit
+            below -= 1
+        else:
+            yield above * unit
+            above += 1
+
+
+def _stays_close(mini_batch: int, followed: int, train_batch: int) -> bool:
+    """True if the train batch that follows is no further off than the mini-batch alone can force it.
+
+    The nearest multiple of a size up to `train_batch` lies in 2/3 to 4/3 of it. Beyond that another condition,
+    say a log-prob micro-batch that shares no factor with the mini-batch, has multiplied the train batch.
+    Multiples of all units pass, so the search in `project` ends.
+    """
+    wanted = max(train_batch, mini_batch)
+    return 2 * wanted <= 3 * followed <= 4 * wanted
 
 
 def _divisors(number: int) -> list[int]:
