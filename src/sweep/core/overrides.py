@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-Value: TypeAlias = "str | int | float | bool | None | tuple[Value, ...] | Struct"
+Value: TypeAlias = "str | int | float | bool | tuple[Value, ...] | Struct | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,10 @@ class Overrides:
     def command_line(self) -> tuple[str, ...]:
         """One `key=value` string a setting, which Hydra parses back to the same value and type."""
         return tuple(f"{k}={literal(v)}" for k, v in self.items)
+
+
+NOTHING = Overrides()
+"""No settings: the baseline of a stage."""
 
 
 def literal(value: Value) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sweep.core.outcome import Finished, Outcome
-from sweep.core.overrides import Overrides
+from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.trial import Trial
 
 
@@ -19,7 +19,7 @@ class Proposal:
 
     settings: Overrides
     seed: int
-    requested: Overrides = Overrides()
+    requested: Overrides = NOTHING
     note: str = ""
     number: int | None = None
 

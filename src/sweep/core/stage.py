@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from sweep.core.overrides import Overrides
+from sweep.core.overrides import NOTHING, Overrides
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,8 @@ class Stage:
     rule: Rule
     objective: str
     budget: StageBudget
-    fixed: Overrides = Overrides()
+    fixed: Overrides = NOTHING
     constraints: tuple[Constraint, ...] = ()
     cost_key: str | None = None
     follows: tuple[str, ...] = ()
-    objective_options: Overrides = field(default_factory=Overrides)
+    objective_options: Overrides = NOTHING
