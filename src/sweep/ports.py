@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from sweep.core.outcome import Outcome
+from sweep.core.outcome import Failed, Outcome
 from sweep.core.progress import Proposal, Record
 from sweep.core.stage import Stage
 from sweep.core.trial import Trial
@@ -104,8 +104,11 @@ class Engine(Protocol):
 
     slots: int
 
-    def start(self, trial: Trial, folder: Path) -> Runtime:
+    def start(self, trial: Trial, folder: Path, *, reuse: bool = True) -> Runtime:
         """Start a runtime whose base configuration is the trial's; returns at once, `RuntimeReady` follows.
+
+        Without `reuse` it serves this trial alone, from a fresh start and with nothing set back; the trial is
+        handed over by `Runtime.submit` in either case. Console and leftovers go to `folder`.
 
         Raises:
             EngineError: if the cluster cannot take it.
@@ -121,11 +124,28 @@ class Engine(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A trial that an earlier driver of the campaign started and did not settle; `attempts` counts its starts."""
+
+    stage: str
+    record: Record
+    attempts: int
+
+
 class Store(Protocol):
-    """The truth about trials. A finished trial is never lost, never run again, and known across stages."""
+    """The truth about trials. A finished trial is never lost, never run again, and known across stages.
+
+    A trial is one record a stage, however often it was attempted: `intend`, then any number of `fail_attempt` and
+    `intend` again, then `settle`. A failed trial may be intended anew, a finished one is only settled again.
+    """
 
     def records(self, stage: Stage) -> tuple[Record, ...]:
-        """The stage's trials in order of their start."""
+        """The stage's trials in order of their first start.
+
+        Raises:
+            StoreError: if the stage's search space is not the one that its stored trials were drawn from.
+        """
         ...
 
     def ask(self, stage: Stage, count: int) -> tuple[Proposal, ...]:
@@ -133,11 +153,30 @@ class Store(Protocol):
         ...
 
     def intend(self, stage: Stage, proposal: Proposal, trial: Trial) -> None:
-        """Record that the trial is about to start, before it does."""
+        """Record that the trial is about to start, before it does; for an open trial: that its next attempt is."""
+        ...
+
+    def discard(self, stage: Stage, proposal: Proposal, reason: str) -> None:
+        """Tell the sampler that an asked proposal will not be run, say because an equal trial is running."""
+        ...
+
+    def fail_attempt(self, stage: Stage, trial: Trial, failure: Failed) -> None:
+        """Record how an attempt failed and leave the trial open for another; the sampler hears nothing."""
+        ...
+
+    def attempts(self, stage: Stage, trial_id: str) -> tuple[Failed | None, ...]:
+        """One entry an attempt of the trial in this stage: how it failed, None if it did not; empty if never begun."""
+        ...
+
+    def orphans(self) -> tuple[Orphan, ...]:
+        """What this driver found running when it opened the campaign and nobody has settled since, oldest first."""
         ...
 
     def settle(self, stage: Stage, trial: Trial, outcome: Outcome, score: Score | None) -> None:
-        """Record how the trial ended; `score` is None unless it finished. Settling twice changes nothing."""
+        """Record how the trial ended; `score` is None unless it finished.
+
+        The first outcome stands: settling a settled trial changes nothing, a different outcome is kept as late.
+        """
         ...
 
     def find(self, trial_id: str) -> Outcome | None:

@@ -1,0 +1,96 @@
+"""How a trial's end becomes its outcome: `Run`, `Ending`, `outcome_of`, `deserves_a_cold_run`. Values in, a value out.
+
+The step that was reached decides, not the exit code: verl leaves with exit code 0 when its epochs run out, and may
+die noisily after the last step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from sweep.core.curve import Curve
+from sweep.core.failure import FailureClass
+from sweep.core.outcome import Diverged, Failed, Finished, Outcome
+from sweep.core.trial import Trial
+
+Classify: TypeAlias = Callable[[str], tuple[FailureClass, str]]
+"""From a runtime's console to the class of the failure and its cause in words (empty if nothing was recognised)."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One attempt at a trial: what was seen of it so far. Times are readings of the fleet's clock, in seconds."""
+
+    trial: Trial
+    cold: bool = False  # the second attempt, after a warm one failed
+    given_at: float = 0.0
+    deadline: float = 0.0
+    ready: bool = False
+    started_at: float | None = None
+    warm: bool = False
+    rows: dict[int, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def last_step(self) -> int:
+        """The highest step logged; 0 if none was."""
+        return max(self.rows, default=0)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the last step of the trial was logged."""
+        return self.last_step >= self.trial.steps
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why an attempt is over. `silent_seconds` is set when it was ended for saying nothing for so long."""
+
+    error: str = ""
+    stopped_by: str = ""
+    reusable: bool = False
+    gone: bool = False
+    exit_code: int | None = None
+    silent_seconds: float | None = None
+
+
+def outcome_of(run: Run, ending: Ending, now: float, log: str, log_path: Path, classify: Classify) -> Outcome:
+    """`Diverged` if something stopped it, `Finished` if its last step was logged, else `Failed` with class and log."""
+    trial = run.trial
+    wall = 0.0 if run.started_at is None else now - run.started_at
+    if ending.stopped_by:
+        return Diverged(Curve.from_rows(run.rows.items()), ending.stopped_by, wall)
+    if run.complete:
+        return Finished(Curve.from_rows(run.rows.items()), wall)
+    failure_class, cause = _why(run, ending, log, classify)
+    where = f"at step {run.last_step} of {trial.steps}" if run.ready or run.rows else "before its first step"
+    message = f"trial {trial.id} ended {where}: {cause}; log: {log_path}"
+    return Failed(failure_class, message, run.last_step, str(log_path), wall)
+
+
+def _why(run: Run, ending: Ending, log: str, classify: Classify) -> tuple[FailureClass, str]:
+    if ending.silent_seconds is not None:
+        doing = "start" if not run.ready else "log a step"
+        return FailureClass.HANG, f"its runtime did not {doing} within {ending.silent_seconds:g} s"
+    failure_class, cause = classify("\n".join(t for t in (log, ending.error) if t))
+    return failure_class, "; ".join(t for t in (_last_words(ending), cause) if t)
+
+
+def _last_words(ending: Ending) -> str:
+    if ending.gone:
+        code = "an unknown exit code" if ending.exit_code is None else f"exit code {ending.exit_code}"
+        return f"its runtime ended with {code}" + (f" ({ending.error})" if ending.error else "")
+    return ending.error or "the trainer left its loop without an error"
+
+
+def deserves_a_cold_run(run: Run, ending: Ending, outcome: Outcome, reused: bool) -> bool:
+    """Whether the failure may be the runtime's past rather than the trial's own doing, and this is the first attempt.
+
+    True for a failed attempt on a runtime with a reset path that cannot serve on, if the attempt was warm or did not
+    get past its reset.
+    """
+    if not isinstance(outcome, Failed) or ending.reusable or run.cold or not reused:
+        return False
+    return run.warm or (run.ready and run.started_at is None)

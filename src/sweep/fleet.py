@@ -1,0 +1,238 @@
+"""`Fleet`: hands trials to runtimes and turns their events into outcomes; `Started`, `Stepped`, `Ended`, `Timeouts`.
+
+A queued trial goes to an idle runtime that serves it; only if none does, an idle one is closed and another started,
+so a queue costs one start for each base configuration in it. What to run next is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from sweep import ports
+from sweep.core.curve import Curve
+from sweep.core.failure import FailureClass
+from sweep.core.outcome import Diverged, Failed, Outcome
+from sweep.core.trial import Trial
+from sweep.ending import Classify, Ending, Run, deserves_a_cold_run, outcome_of
+from sweep.errors import EngineError
+
+POLL_SECONDS = 0.2
+"""Longest wait on one runtime before the next is looked at; bounds how late a time-out is noticed. Ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long a runtime may take to be ready, say nothing during a trial, and end a trial after its last step.
+
+    Source: on an H200 a start takes 240 s and a first step 44 s; slow disks and large models take a multiple of it.
+    """
+
+    start_seconds: float = 1200.0
+    step_seconds: float = 600.0
+    end_seconds: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The trial's first step is about to begin, `start_seconds` after the trial was handed to a runtime.
+
+    A trial that is run again cold starts a second time: what was logged before is void.
+    """
+
+    trial: Trial
+    warm: bool
+    start_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """One training step was logged: verl's metric names and values."""
+
+    trial: Trial
+    step: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The trial is over for good; it is not run again by the fleet."""
+
+    trial: Trial
+    outcome: Outcome
+
+
+FleetEvent: TypeAlias = Started | Stepped | Ended
+
+
+@dataclass(slots=True)
+class _Seat:
+    """A runtime and the attempt that it serves, if any."""
+
+    runtime: ports.Runtime
+    reuse: bool
+    run: Run | None = None
+    served: int = 0
+
+
+class Fleet:
+    """At most `engine.slots` runtimes. Not thread-safe; nothing happens outside `wait`."""
+
+    def __init__(
+        self,
+        engine: ports.Engine,
+        *,
+        folder_of: Callable[[Trial], Path],
+        classify: Classify,
+        timeouts: Timeouts | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        reuse: bool = True,
+    ) -> None:
+        self._engine = engine
+        self._folder_of = folder_of
+        self._classify = classify
+        self._timeouts = timeouts or Timeouts()
+        self._clock = clock
+        self._reuse = reuse
+        self._queue: list[Run] = []
+        self._seats: list[_Seat] = []
+        self._news: list[FleetEvent] = []
+
+    def submit(self, trial: Trial) -> None:
+        """Queue the trial."""
+        self._queue.append(Run(trial))
+
+    def room(self) -> int:
+        """How many more trials could start at once if they were submitted now."""
+        return max(0, self._engine.slots - len(self._queue) - len(self._busy()))
+
+    def wait(self, seconds: float) -> list[FleetEvent]:
+        """The next events, waiting at most about so long for the first; empty at once if there is no trial."""
+        until = self._clock() + seconds
+        while True:
+            self._dispatch()
+            self._collect(max(0.0, min(until - self._clock(), POLL_SECONDS)))
+            nothing_left = not self._queue and not self._busy()
+            if self._news or nothing_left or self._clock() >= until:
+                news, self._news = self._news, []
+                return news
+
+    def stop(self, trial_id: str, reason: str) -> None:
+        """Have the trial end as `Diverged` for this reason: after its current step, at once if it still waits."""
+        for seat in self._busy():
+            if seat.run and seat.run.trial.id == trial_id:
+                seat.runtime.stop_trial(trial_id, reason)
+        for run in [r for r in self._queue if r.trial.id == trial_id]:
+            self._queue.remove(run)
+            self._news.append(Ended(run.trial, Diverged(Curve(), reason)))
+
+    def close(self) -> None:
+        """End every runtime; trials that were running or waiting get no further event. Safe to call again."""
+        self._queue.clear()
+        for seat in list(self._seats):
+            self._dismiss(seat)
+
+    def _busy(self) -> list[_Seat]:
+        return [s for s in self._seats if s.run is not None]
+
+    def _dispatch(self) -> None:
+        for seat in [s for s in self._seats if s.run is None]:
+            match = next((r for r in self._queue if not r.cold and seat.runtime.serves(r.trial)), None)
+            if match is not None:
+                self._queue.remove(match)
+                self._give(seat, match)
+        while self._queue and self._make_room():
+            self._start(self._queue.pop(0))
+
+    def _make_room(self) -> bool:
+        """Whether another runtime may start, after closing an idle one (it serves nothing in the queue) if need be."""
+        if len(self._seats) < self._engine.slots:
+            return True
+        idle = next((s for s in self._seats if s.run is None), None)
+        if idle is not None:
+            self._dismiss(idle)
+        return idle is not None
+
+    def _start(self, run: Run) -> None:
+        run.given_at = self._clock()
+        reuse = self._reuse and not run.cold
+        try:
+            runtime = self._engine.start(run.trial, self._folder_of(run.trial), reuse=reuse)
+        except EngineError as error:
+            message = f"trial {run.trial.id} could not start: {error}"
+            self._news.append(Ended(run.trial, Failed(FailureClass.ENV_FAULT, message)))
+            return
+        seat = _Seat(runtime, reuse)
+        self._seats.append(seat)
+        self._give(seat, run)
+        run.deadline = run.given_at + self._timeouts.start_seconds
+
+    def _give(self, seat: _Seat, run: Run) -> None:
+        run.given_at = self._clock()
+        run.ready = run.warm = seat.served > 0
+        run.deadline = run.given_at + self._timeouts.step_seconds
+        seat.run = run
+        seat.served += 1
+        seat.runtime.submit(run.trial, self._folder_of(run.trial))
+
+    def _collect(self, wait_seconds: float) -> None:
+        share = wait_seconds / max(1, len(self._busy()))
+        for seat in list(self._seats):
+            patience = share if seat.run is not None and not self._news else 0.0
+            for event in seat.runtime.events(patience):
+                self._on(seat, event)
+            self._end_if_silent(seat)
+
+    def _on(self, seat: _Seat, event: ports.RuntimeEvent) -> None:
+        run, now = seat.run, self._clock()
+        if isinstance(event, ports.RuntimeGone):
+            self._on_gone(seat, event)
+        elif run is None:
+            return
+        elif isinstance(event, ports.RuntimeReady):
+            run.ready, run.deadline = True, now + self._timeouts.step_seconds
+        elif event.trial_id != run.trial.id:
+            return
+        elif isinstance(event, ports.TrialStarted):
+            run.ready, run.started_at, run.deadline = True, now, now + self._timeouts.step_seconds
+            run.rows.clear()
+            self._news.append(Started(run.trial, run.warm, now - run.given_at))
+        elif isinstance(event, ports.Stepped):
+            run.rows[event.step] = event.metrics
+            run.deadline = now + (self._timeouts.end_seconds if run.complete else self._timeouts.step_seconds)
+            self._news.append(Stepped(run.trial, event.step, event.metrics))
+        else:
+            self._finish(seat, Ending(event.error, event.stopped_by, event.reusable))
+
+    def _on_gone(self, seat: _Seat, event: ports.RuntimeGone) -> None:
+        if seat.run is not None:
+            self._finish(seat, Ending(event.reason, gone=True, exit_code=event.exit_code))
+        else:
+            self._dismiss(seat)
+
+    def _end_if_silent(self, seat: _Seat) -> None:
+        if seat.run is None or self._clock() < seat.run.deadline:
+            return
+        limits = self._timeouts
+        seconds = limits.start_seconds if not seat.run.ready else limits.step_seconds
+        self._finish(seat, Ending(silent_seconds=seconds))
+
+    def _finish(self, seat: _Seat, ending: Ending) -> None:
+        run, seat.run = seat.run, None
+        assert run is not None
+        log = "" if run.complete or ending.stopped_by else seat.runtime.log_text()
+        outcome = outcome_of(run, ending, self._clock(), log, seat.runtime.log_path, self._classify)
+        if not (seat.reuse and ending.reusable):
+            self._dismiss(seat)
+        if deserves_a_cold_run(run, ending, outcome, seat.reuse):
+            self._queue.insert(0, Run(run.trial, cold=True))
+        else:
+            self._news.append(Ended(run.trial, outcome))
+
+    def _dismiss(self, seat: _Seat) -> None:
+        if seat in self._seats:
+            self._seats.remove(seat)
+            seat.runtime.close()
