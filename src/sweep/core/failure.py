@@ -22,6 +22,7 @@ class Retry(Enum):
     """What running the trial again needs to make sense."""
 
     SAME = "same configuration again"
+    RESUME = "from the last complete checkpoint"
     AFTER_FIX = "after the environment is fixed"
     NEW_CONFIG = "only with another configuration"
     NO = "no"

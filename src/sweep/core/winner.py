@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.core.overrides import Overrides
+from sweep.core.overrides import NOTHING, Overrides
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class Choice:
 class Winner:
     """A frozen choice with its provenance.
 
-    `stands_on` hashes the base configuration and the upstream winners; a later stage is stale when it no longer fits.
+    `stands_on` hashes what the result depends on besides its own trials; `base` are the settings that it was found
+    on (campaign base with the upstream winners), kept so that a stale winner can say what changed.
     """
 
     stage: str
@@ -43,6 +44,7 @@ class Winner:
     rule: str
     seeds: tuple[int, ...]
     stands_on: str
+    base: Overrides = NOTHING
     upstream: tuple[tuple[str, str], ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
 
@@ -61,6 +63,7 @@ class Winner:
             "seeds": list(self.seeds),
             "rule": self.rule,
             "stands_on": self.stands_on,
+            "base": self.base.to_json(),
             "upstream": dict(self.upstream),
             "versions": dict(self.versions),
         }
@@ -83,6 +86,7 @@ class Winner:
             rule=content["rule"],
             seeds=tuple(content["seeds"]),
             stands_on=content["stands_on"],
+            base=Overrides.of(content.get("base", {})),
             upstream=tuple(content["upstream"].items()),
             versions=tuple(content["versions"].items()),
         )

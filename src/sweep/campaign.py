@@ -1,0 +1,227 @@
+"""The loop: ask a stage's rule what it needs, carry it out, record it, freeze the winner, go on to the next stage.
+
+Sequences effects and decides nothing: rules are in `sweep.stages`, what follows a failure in
+`sweep.core.failure_policy`, which runtime serves a trial in `sweep.fleet`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweep.core import failure_policy
+from sweep.core.decision import Ask, Freeze, Halt, Launch, Wait
+from sweep.core.failure import FailureClass
+from sweep.core.outcome import Failed, Finished, Outcome
+from sweep.core.overrides import Overrides
+from sweep.core.plan import CampaignPlan
+from sweep.core.progress import Progress, Proposal
+from sweep.core.stage import Stage
+from sweep.core.trial import Trial
+from sweep.core.winner import Score, Winner
+from sweep.errors import ConfigError, EngineError, StageHalted
+from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
+from sweep.ports import Observer, Store
+from sweep.stages import decide, objective
+
+WAIT_SECONDS = 1.0
+"""Longest single wait for events; only bounds how fast an interrupt is noticed."""
+
+Screen = Callable[[Trial], str]
+"""Says why a trial cannot run, or nothing: it then costs no runtime and is recorded as infeasible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A trial handed to the fleet."""
+
+    stage: Stage
+    proposal: Proposal
+    trial: Trial
+
+
+class Campaign:
+    """One run over the wanted stages of a plan. Finished trials and frozen stages are taken from the store."""
+
+    def __init__(
+        self,
+        plan: CampaignPlan,
+        *,
+        store: Store,
+        fleet: Fleet,
+        observers: Iterable[Observer] = (),
+        screen: Screen = lambda trial: "",
+        versions: Mapping[str, str] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._plan = plan
+        self._store = store
+        self._fleet = fleet
+        self._observers = tuple(observers)
+        self._screen = screen
+        self._versions = tuple(sorted((versions or {}).items()))
+        self._sleep = sleep
+        self._running: dict[str, Running] = {}
+
+    def run(self) -> tuple[Winner, ...]:
+        """The winners of the wanted stages, in order.
+
+        Raises:
+            StageHalted: if a rule cannot name a winner.
+            EngineError: if the environment keeps failing.
+        """
+        return tuple(self._stage(self._plan.stage(name)) for name in self._plan.wanted)
+
+    def _stage(self, stage: Stage) -> Winner:
+        upstream = self._upstream(stage)
+        frozen = next((w for w in self._store.winners() if w.stage == stage.name), None)
+        stands_on = self._plan.stands_on(stage, upstream)
+        base = self._base(upstream)
+        if frozen is not None:
+            _refuse_stale(frozen, stands_on, base)
+            return frozen
+        for observer in self._observers:
+            observer.stage_started(stage)
+        choice = self._search(stage, base).choice
+        winner = Winner(
+            stage=stage.name,
+            choice=choice,
+            rule=type(stage.rule).__name__,
+            seeds=self._plan.seeds[: stage.budget.seeds],
+            stands_on=stands_on,
+            base=base,
+            upstream=tuple((w.stage, w.stands_on) for w in upstream),
+            versions=self._versions,
+        )
+        self._store.freeze(winner)
+        for observer in self._observers:
+            observer.stage_frozen(stage, winner)
+        return winner
+
+    def _search(self, stage: Stage, base: Overrides) -> Freeze:
+        while True:
+            progress = Progress(base, self._store.records(stage), self._plan.seeds)
+            decision = decide(stage, progress)
+            match decision:
+                case Launch(proposals) if self._fleet.room():
+                    self._start_all(stage, progress, proposals[: self._fleet.room()])
+                case Ask(count) if self._fleet.room():
+                    asked = self._store.ask(stage, min(count, self._fleet.room()))
+                    self._start_all(stage, progress, (self._complete(stage, progress, p) for p in asked))
+                case Launch() | Ask() | Wait():
+                    self._attend()
+                case Freeze():
+                    while self._running:
+                        self._attend()
+                    return decision
+                case Halt(reason):
+                    raise StageHalted(stage.name, reason)
+
+    def _base(self, upstream: tuple[Winner, ...]) -> Overrides:
+        base = self._plan.base
+        for winner in upstream:
+            base = base.merged(winner.choice.settings)
+        return base
+
+    def _upstream(self, stage: Stage) -> tuple[Winner, ...]:
+        frozen = {w.stage: w for w in self._store.winners()}
+        return tuple(frozen[name] for name in self._plan.upstream_of(stage))
+
+    def _complete(self, stage: Stage, progress: Progress, asked: Proposal) -> Proposal:
+        """A sampler's proposal with what the stage fixes on every candidate."""
+        settings = stage.fixed.merged(asked.settings)
+        return Proposal(settings, progress.seeds[0], asked.settings, asked.note, asked.number)
+
+    def _start_all(self, stage: Stage, progress: Progress, proposals: Iterable[Proposal]) -> None:
+        for proposal in proposals:
+            trial = Trial(progress.base.merged(proposal.settings), proposal.seed, stage.budget.steps)
+            self._start(Running(stage, proposal, trial))
+
+    def _start(self, run: Running) -> None:
+        if run.trial.id in self._running:
+            self._store.discard(run.stage, run.proposal, f"trial {run.trial.id} is running already")
+            self._attend()
+            return
+        self._store.intend(run.stage, run.proposal, run.trial)
+        known = self._store.find(run.trial.id)
+        if isinstance(known, Finished):
+            self._settle(run, known)
+            return
+        for observer in self._observers:
+            observer.trial_started(run.stage, run.proposal, run.trial, self.folder(run.trial))
+        obstacle = self._screen(run.trial)
+        if obstacle:
+            self._settle(run, Failed(FailureClass.INFEASIBLE_CONFIG, obstacle))
+            return
+        self._running[run.trial.id] = run
+        self._fleet.submit(run.trial)
+
+    def folder(self, trial: Trial) -> Path:
+        """Where the trial's files go."""
+        return trial_folder(self._plan, trial)
+
+    def _attend(self) -> None:
+        """Wait for news of the running trials and record it."""
+        for event in self._fleet.wait(WAIT_SECONDS):
+            self._on(event)
+
+    def _on(self, event: FleetEvent) -> None:
+        run = self._running.get(event.trial.id)
+        if run is None:
+            return
+        match event:
+            case Started():
+                pass
+            case Stepped(trial, step, metrics):
+                for observer in self._observers:
+                    observer.stepped(run.stage, trial, step, metrics)
+            case Ended(trial, outcome):
+                del self._running[trial.id]
+                self._ended(run, outcome)
+
+    def _ended(self, run: Running, outcome: Outcome) -> None:
+        if not isinstance(outcome, Failed):
+            self._settle(run, outcome)
+            return
+        earlier = [f for f in self._store.attempts(run.stage, run.trial.id) if f is not None]
+        match failure_policy.after(outcome, earlier):
+            case failure_policy.Again(wait_seconds):
+                self._store.fail_attempt(run.stage, run.trial, outcome)
+                self._sleep(wait_seconds)
+                self._store.intend(run.stage, run.proposal, run.trial)
+                self._running[run.trial.id] = run
+                self._fleet.submit(run.trial)
+            case failure_policy.Settle():
+                self._settle(run, outcome)
+            case failure_policy.Break(reason):
+                self._store.fail_attempt(run.stage, run.trial, outcome)
+                raise EngineError(f"{reason}; mend it and run the same command again: finished trials are kept")
+
+    def _settle(self, run: Running, outcome: Outcome) -> None:
+        score: Score | None = objective.score(run.stage, outcome) if isinstance(outcome, Finished) else None
+        self._store.settle(run.stage, run.trial, outcome, score)
+        for observer in self._observers:
+            observer.trial_ended(run.stage, run.trial, outcome, score)
+
+
+def _refuse_stale(frozen: Winner, stands_on: str, base: Overrides) -> None:
+    """A frozen winner never changes by itself: on another base the user decides.
+
+    Raises:
+        ConfigError: if the winner was found on something else; names the settings that differ.
+    """
+    if frozen.stands_on == stands_on:
+        return
+    changed = frozen.base.difference(base)
+    what = ", ".join(f"{k} {frozen.base.get(k)!r} -> {base.get(k)!r}" for k in changed) or "its seeds or its steps"
+    raise ConfigError(
+        f"stage {frozen.stage} is frozen, but what it stands on has changed: {what}; set it back, choose another "
+        f"campaign=NAME, or unfreeze the stage"
+    )
+
+
+def trial_folder(plan: CampaignPlan, trial: Trial) -> Path:
+    """The folder of a trial's metrics, console and checkpoints: named by its id, never by a value."""
+    return Path(plan.folder) / "trials" / trial.id

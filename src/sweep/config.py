@@ -1,0 +1,276 @@
+"""The configuration: schemas of `conf/` and `sweeps/`, composition by Hydra, and `to_plan`, which checks and freezes.
+
+Nothing beyond this module sees OmegaConf. Every error is a `ConfigError` that says what was asked, what was found and
+what would work.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sweep.core import verl_keys as keys
+from sweep.core.overrides import Overrides
+from sweep.core.plan import CampaignPlan, ModelFacts, Timeouts
+from sweep.core.stage import Stage
+from sweep.errors import ConfigError
+from sweep.stage_files import parse_settings, stage_from
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The checkout: `conf/` and `sweeps/` lie here (the package is installed in editable mode)."""
+
+CAMPAIGN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+ALL_STAGES = "all"
+ENGINES = ("verl", "rehearsal")
+
+
+@dataclass
+class BudgetConfig:
+    """`budget:`"""
+
+    steps: int = 500
+    seeds: int = 1
+    warmup_steps: int = 5
+    schedule_steps: int = 10000
+
+
+@dataclass
+class RuntimeConfig:
+    """`runtime:`"""
+
+    reuse: bool = True
+    start_seconds: float = 1200.0
+    step_seconds: float = 900.0
+    end_seconds: float = 120.0
+
+
+@dataclass
+class ClusterConfig:
+    """`conf/cluster/`"""
+
+    name: str = "local"
+    address: str | None = None
+    slots: int = 1
+
+
+@dataclass
+class ModelConfig:
+    """`conf/model/`"""
+
+    name: str = "tiny"
+    path: str = "generated"
+    needs_gpu: bool = False
+    gpus: int = 1
+    gpu_gib: float | None = None
+    hidden_size: int | None = None
+    verl: list[str] = field(default_factory=list)
+
+
+@dataclass
+class TaskConfig:
+    """`conf/task/`"""
+
+    name: str = "arithmetic"
+    train_files: str = "generated"
+    val_files: str = "generated"
+    reward: str = "generated"
+    verl: list[str] = field(default_factory=list)
+
+
+@dataclass
+class CampaignConfig:
+    """`conf/config.yaml`"""
+
+    campaign: str = "tiny"
+    stage: str = ALL_STAGES
+    engine: str = "verl"
+    seed: int = 1
+    runs: str = "runs"
+    storage: str | None = None
+    tracking: str | None = None
+    plan: bool = False
+    verl: list[str] = field(default_factory=list)
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
+    stages: dict[str, Any] = field(default_factory=dict)
+
+
+def compose(overrides: Sequence[str], root: Path = ROOT) -> CampaignConfig:
+    """The configuration of `conf/` and `sweeps/` with the command line's overrides, typed and resolved.
+
+    Raises:
+        ConfigError: for an unknown key, option, type or value that cannot be parsed.
+    """
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        GlobalHydra.instance().clear()
+        with initialize_config_dir(str(root / "conf"), version_base=None):
+            composed = hydra_compose("config", overrides=[*_search_path(root), *_own_stages(root), *overrides])
+        typed = OmegaConf.merge(OmegaConf.structured(CampaignConfig), composed)
+        OmegaConf.resolve(typed)
+        config = OmegaConf.to_object(typed)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(_readable(error, overrides)) from error
+    assert isinstance(config, CampaignConfig)
+    return config
+
+
+def to_plan(config: CampaignConfig) -> CampaignPlan:
+    """The campaign as values, every cross-field rule checked.
+
+    Raises:
+        ConfigError: for a name, stage, number or verl setting that cannot work.
+    """
+    _check_name(config.campaign)
+    _check_numbers(config)
+    if config.engine not in ENGINES:
+        raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, got {config.engine!r}")
+    base = _base(config)
+    model = ModelFacts(
+        config.model.name,
+        config.model.path,
+        config.model.needs_gpu,
+        config.model.gpus,
+        config.model.gpu_gib,
+        config.model.hidden_size,
+    )
+    stages = _in_order([stage_from(name, content, base, model) for name, content in config.stages.items()])
+    folder = Path(config.runs) / config.campaign
+    return CampaignPlan(
+        name=config.campaign,
+        folder=str(folder),
+        stages=stages,
+        wanted=_wanted(config.stage, stages),
+        base=base,
+        model=model,
+        seeds=tuple(config.seed + i for i in range(max(1, config.budget.seeds))),
+        engine=config.engine,
+        slots=config.cluster.slots,
+        cluster_address=config.cluster.address,
+        reuse=config.runtime.reuse,
+        timeouts=Timeouts(config.runtime.start_seconds, config.runtime.step_seconds, config.runtime.end_seconds),
+        storage_url=config.storage or f"sqlite:///{folder.resolve() / 'optuna.db'}",
+        tracking_uri=config.tracking or f"sqlite:///{folder.resolve() / 'mlflow.db'}",
+        configuration=as_mapping(config),
+    )
+
+
+def as_mapping(config: CampaignConfig) -> dict[str, object]:
+    """The configuration as plain types, for the record."""
+    from dataclasses import asdict
+
+    return asdict(config)
+
+
+def _search_path(root: Path) -> list[str]:
+    return [f"hydra.searchpath=[file://{root}]"]
+
+
+def _own_stages(root: Path) -> list[str]:
+    """Stages that a user added to `sweeps/`: every file there is a stage, whether conf/config.yaml names it or not."""
+    known = {"minibatch", "kl", "token_budget", "lr_lambda"}
+    return [
+        f"+sweeps@stages.{file.stem}={file.stem}"
+        for file in sorted((root / "sweeps").glob("*.yaml"))
+        if file.stem not in known
+    ]
+
+
+def _base(config: CampaignConfig) -> Overrides:
+    horizon = [(f"+{keys.SCHEDULE_STEPS}", config.budget.schedule_steps)]
+    return Overrides.of(
+        [
+            *horizon,
+            *parse_settings(config.model.verl, "model.verl"),
+            *parse_settings(config.task.verl, "task.verl"),
+            *parse_settings(config.verl, "verl"),
+        ]
+    )
+
+
+def _check_name(name: str) -> None:
+    if not CAMPAIGN_NAME.fullmatch(name):
+        raise ConfigError(
+            f"campaign must be 1 to 64 letters, digits, '.', '_' or '-', starting with a letter or digit, got {name!r}"
+        )
+
+
+def _check_numbers(config: CampaignConfig) -> None:
+    budget = config.budget
+    for name, value, least in (
+        ("budget.steps", budget.steps, 1),
+        ("budget.seeds", budget.seeds, 1),
+        ("budget.warmup_steps", budget.warmup_steps, 0),
+        ("cluster.slots", config.cluster.slots, 1),
+    ):
+        if value < least:
+            raise ConfigError(f"{name} must be at least {least}, got {value}")
+    if budget.warmup_steps >= budget.steps:
+        raise ConfigError(
+            f"budget.warmup_steps must be below budget.steps, got {budget.warmup_steps} and {budget.steps}"
+        )
+    if budget.schedule_steps < budget.steps:
+        raise ConfigError(
+            f"budget.schedule_steps is the whole run and cannot be below budget.steps, "
+            f"got {budget.schedule_steps} and {budget.steps}"
+        )
+
+
+def _in_order(stages: list[Stage]) -> tuple[Stage, ...]:
+    """The stages with every stage after those it follows."""
+    by_name = {s.name: s for s in stages}
+    placed: dict[str, Stage] = {}
+
+    def place(stage: Stage, trail: tuple[str, ...]) -> None:
+        for name in stage.follows:
+            if name in trail or name == stage.name:
+                raise ConfigError(f"stages follow each other in a circle: {' > '.join((*trail, stage.name, name))}")
+            if name not in by_name:
+                raise ConfigError(f"stage {stage.name} follows {name!r}, but the stages are {', '.join(by_name)}")
+            place(by_name[name], (*trail, stage.name))
+        placed[stage.name] = stage
+
+    for stage in stages:
+        place(stage, ())
+    return tuple(placed.values())
+
+
+def _wanted(asked: str, stages: tuple[Stage, ...]) -> tuple[str, ...]:
+    names = tuple(s.name for s in stages)
+    if asked == ALL_STAGES:
+        return names
+    if asked not in names:
+        raise ConfigError(f"stage must be one of {', '.join((*names, ALL_STAGES))}, got {asked!r}")
+    return (asked,)
+
+
+def _readable(error: Exception, overrides: Sequence[str]) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    drop = ("full_key", "object_type", "reference_type", "Set the environment", "To append", "In '")
+    text = "; ".join(line for line in lines if not line.startswith(drop))
+    asked = f" (asked: {' '.join(overrides)})" if overrides else ""
+    return f"{text}{asked}; python -m sweep --cfg shows every key"
+
+
+def missing_upstream(plan: CampaignPlan, frozen: Mapping[str, object]) -> str:
+    """What to run first, if a wanted stage starts from a winner that neither exists nor will be made now."""
+    for name in plan.wanted:
+        for upstream in plan.upstream_of(plan.stage(name)):
+            if upstream not in frozen and upstream not in plan.wanted:
+                return (
+                    f"stage {name} needs the winner of {upstream}, but campaign {plan.name} has none; "
+                    f"run python -m sweep stage={upstream} campaign={plan.name} first"
+                )
+    return ""

@@ -1,0 +1,77 @@
+"""`CampaignPlan`: a whole campaign as one value, built once from the composed configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sweep.core.overrides import Overrides, content_hash
+from sweep.core.stage import Stage
+from sweep.core.winner import Winner
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Longest waits, in seconds: until a runtime is ready, between two steps, and after the last one."""
+
+    start_seconds: float = 1200.0
+    step_seconds: float = 900.0
+    end_seconds: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What is known of the model before anything starts."""
+
+    name: str
+    path: str
+    needs_gpu: bool
+    gpus: int = 1
+    gpu_gib: float | None = None
+    hidden_size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignPlan:
+    """What to run. `stages` are all stages known, in their order; `wanted` those to run now.
+
+    `base` holds the verl settings of model, task and user; the engine adds what makes verl run where it runs.
+    """
+
+    name: str
+    folder: str
+    stages: tuple[Stage, ...]
+    wanted: tuple[str, ...]
+    base: Overrides
+    model: ModelFacts
+    seeds: tuple[int, ...]
+    engine: str = "verl"
+    slots: int = 1
+    cluster_address: str | None = None
+    reuse: bool = True
+    timeouts: Timeouts = Timeouts()
+    storage_url: str = ""
+    tracking_uri: str = ""
+    configuration: Mapping[str, object] = field(default_factory=dict)
+
+    def stage(self, name: str) -> Stage:
+        """The stage of this name."""
+        return next(s for s in self.stages if s.name == name)
+
+    def upstream_of(self, stage: Stage) -> tuple[str, ...]:
+        """The stages whose winners this one starts from, nearest last."""
+        found: list[str] = []
+        for name in stage.follows:
+            found.extend(u for u in (*self.upstream_of(self.stage(name)), name) if u not in found)
+        return tuple(found)
+
+    def stands_on(self, stage: Stage, upstream: tuple[Winner, ...]) -> str:
+        """Hash of everything that the stage's result depends on besides its own trials: base, seeds and winners."""
+        return content_hash(
+            {
+                "base": {k.lstrip("+"): v for k, v in self.base.to_json().items()},
+                "seeds": list(self.seeds),
+                "steps": stage.budget.steps,
+                "upstream": {w.stage: w.choice.settings.to_json() for w in upstream},
+            }
+        )

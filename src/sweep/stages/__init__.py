@@ -1,0 +1,32 @@
+"""The stage rules: finished trials in, a decision out. One file a rule; `decide` picks it.
+
+Rules replay their walk from the start each time they are asked, so a decision depends only on what finished, never
+on the order in which it did, and a longer history never contradicts a shorter one.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from sweep.core.decision import Decision
+from sweep.core.progress import Progress
+from sweep.core.stage import CustomRule, EtaRule, LadderRule, SearchRule, Stage
+from sweep.stages import eta, ladder, search
+
+
+def decide(stage: Stage, progress: Progress) -> Decision:
+    """What the stage needs next, by its own rule."""
+    match stage.rule:
+        case EtaRule():
+            return eta.decide(stage, stage.rule, progress)
+        case LadderRule():
+            return ladder.decide(stage, stage.rule, progress)
+        case SearchRule():
+            return search.decide(stage, stage.rule, progress)
+        case CustomRule(import_path):
+            module, _, function = import_path.partition(":")
+            decision: Decision = getattr(importlib.import_module(module), function)(stage, progress)
+            return decision
+
+
+__all__ = ["decide"]

@@ -1,0 +1,100 @@
+"""Arms: the trials of one candidate, over seeds; what is known of it and what is still to run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from sweep.core.decision import Launch, Wait
+from sweep.core.outcome import Diverged, Failed, Finished
+from sweep.core.overrides import Overrides
+from sweep.core.progress import Progress, Proposal, Record
+from sweep.core.stage import Stage
+from sweep.core.winner import Score
+from sweep.stages import objective
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """A candidate: effective settings (empty: the baseline), what was asked for, and why it is tried."""
+
+    settings: Overrides
+    requested: Overrides
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """An arm whose trials have ended. `finished` is in seed order; empty when every trial died.
+
+    `broken` are constraints broken by any trial, `died` the messages of trials that did not finish.
+    """
+
+    arm: Arm
+    finished: tuple[Finished, ...]
+    score: Score
+    trial_ids: tuple[str, ...]
+    broken: tuple[str, ...] = ()
+    died: tuple[str, ...] = ()
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the arm may win: it has a finite score and kept every constraint."""
+        return bool(self.finished) and math.isfinite(self.score.value) and not self.broken
+
+
+def measure(stage: Stage, progress: Progress, arm: Arm, seeds: int = 1) -> Measured | Launch | Wait:
+    """The arm's evidence over its first `seeds` seeds, or what is missing for it.
+
+    A trial that died is not run again here (the failure policy retries before the store settles it).
+    """
+    wanted = progress.seeds[:seeds]
+    by_seed = {r.trial.seed: r for r in progress.arm(arm.settings)}
+    missing = tuple(Proposal(arm.settings, seed, arm.requested, arm.note) for seed in wanted if seed not in by_seed)
+    if missing:
+        return Launch(missing)
+    records = [by_seed[s] for s in wanted]
+    if any(r.outcome is None for r in records):
+        return Wait()
+    return summarize(stage, arm, records)
+
+
+def summarize(stage: Stage, arm: Arm, records: Sequence[Record]) -> Measured:
+    """The ended records as evidence; the score is the mean over finished trials."""
+    finished = tuple(r.finished for r in records if r.finished is not None)
+    scores = [objective.score(stage, f) for f in finished]
+    return Measured(
+        arm=arm,
+        finished=finished,
+        score=mean_score(scores),
+        trial_ids=tuple(r.trial.id for r in records),
+        broken=tuple(text for f in finished for text in objective.violations(stage, f)),
+        died=tuple(_death(r) for r in records if r.finished is None and r.outcome is not None),
+    )
+
+
+def mean_score(scores: Sequence[Score]) -> Score:
+    """The mean of independent scores; its error from the errors within each, parts averaged by name."""
+    if not scores:
+        return Score(math.nan)
+    names = [name for name, _ in scores[0].parts]
+    parts = tuple((n, fmean(dict(s.parts).get(n, math.nan) for s in scores)) for n in names)
+    error = math.sqrt(sum(s.standard_error**2 for s in scores)) / len(scores)
+    return Score(fmean(s.value for s in scores), error, parts)
+
+
+def room(stage: Stage, progress: Progress) -> int:
+    """How many more trials the stage may start."""
+    return stage.budget.trials - len(progress.records)
+
+
+def _death(record: Record) -> str:
+    match record.outcome:
+        case Diverged(reason=reason):
+            return f"trial {record.trial.id} diverged: {reason}"
+        case Failed(failure_class, message):
+            return f"trial {record.trial.id} failed ({failure_class.value}): {message}"
+        case _:
+            return ""

@@ -1,0 +1,182 @@
+"""Stage `minibatch`: walks the mini-batch size by the efficiency ratio eta of a candidate against the baseline.
+
+eta = (dR1 / T1) / (dR0 / T0). The first candidate is 0.7 x the baseline; above 1.05 the walk goes on lowering
+(x 0.9), under 0.95 it raises (x 1.15), in 0.98-1.02 it has arrived. Source: S0 section 2.1, METHOD section 2.
+
+Where the article is silent the rule is total, and says what it did in the winner's notes:
+- [0.95, 0.98) and (1.02, 1.05]: smaller than the change the article acts on, so the walk has arrived;
+- a baseline that gained nothing halts the stage: no ratio exists;
+- a candidate that lost reward, logged NaN or died is worse: the walk raises;
+- a candidate that lands on a measured lattice point, or on the lattice's edge, ends the walk;
+- a spent budget ends the walk with what is measured;
+- leaving the safe range of +-25 % is allowed and reported.
+
+`literal` takes the article at its word: one run an arm, its point estimate, and the arm where the walk arrived wins.
+Otherwise arms are compared by interval over seeds, and the baseline is kept unless an arm is better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sweep.core.decision import Decision, Freeze, Halt, Launch, Wait
+from sweep.core.lattice import project
+from sweep.core.overrides import Overrides
+from sweep.core.progress import Progress
+from sweep.core.stage import EtaRule, Stage
+from sweep.core.winner import Choice
+from sweep.stages.arms import Arm, Measured, measure, room
+from sweep.stages.batch_lattice import Batch, batch_of, settings_of
+from sweep.stages.evidence import Reading, read
+
+BASELINE = Arm(Overrides(), Overrides(), "baseline")
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A candidate of the walk with its reading."""
+
+    mini_batch: int
+    measured: Measured
+    reading: Reading
+
+
+def decide(stage: Stage, rule: EtaRule, progress: Progress) -> Decision:
+    """The next trials, or the winner once the walk has arrived."""
+    start = batch_of(progress.base, stage)
+    first = _candidate(stage, start, start.mini_batch * rule.first_factor)
+    base = measure(stage, progress, BASELINE)
+    if not isinstance(base, Measured):
+        return _with_first(stage, progress, base, first, start)
+    if not base.finished:
+        return Halt(f"the baseline did not finish: {'; '.join(base.died)}")
+    return _walk(stage, rule, progress, start)
+
+
+def _walk(stage: Stage, rule: EtaRule, progress: Progress, start: Batch) -> Decision:
+    visits: list[Visit] = []
+    notes: list[str] = []
+    seen = {start.mini_batch}
+    requested = start.mini_batch * rule.first_factor
+    while True:
+        point = _point(stage, start, requested)
+        if point.mini_batch in seen:
+            notes.append(f"a move to {requested:.4g} lands on {point.mini_batch}, already measured: the walk ends")
+            return _freeze(stage, rule, progress, visits, notes, start)
+        seen.add(point.mini_batch)
+        arm = _candidate(stage, start, requested)
+        step = read(stage, progress, BASELINE, arm, literal=rule.literal)
+        if isinstance(step, Launch | Wait):
+            if isinstance(step, Launch) and room(stage, progress) < len(step.proposals):
+                notes.append(f"the budget of {stage.budget.trials} trials is spent: the walk ends")
+                return _freeze(stage, rule, progress, visits, notes, start)
+            return step
+        measured, reading = step
+        if reading.halts:
+            return Halt(reading.reason)
+        visits.append(Visit(point.mini_batch, measured, reading))
+        notes.append(f"mini-batch {point.mini_batch}: {reading.reason}")
+        notes.extend(_range_note(rule, start.mini_batch, point.mini_batch))
+        factor = move(rule, reading.eta)
+        if factor is None or _overshot(rule, visits, start):
+            return _freeze(stage, rule, progress, visits, notes, start)
+        requested = point.mini_batch * factor
+
+
+def move(rule: EtaRule, eta: float) -> float | None:
+    """The factor of the next move; None when the walk has arrived. NaN counts as worse."""
+    if math.isnan(eta) or eta < rule.turn_below:
+        return rule.raise_factor
+    if eta > rule.go_on_above:
+        return rule.lower_factor
+    return None
+
+
+def _overshot(rule: EtaRule, visits: list[Visit], start: Batch) -> bool:
+    """Whether going on cannot help: a further lowering is no better than the point before it, or a raise passed
+    the baseline and is still worse. The literal rule has no such brake."""
+    if rule.literal or len(visits) < 2:
+        return False
+    last, before = visits[-1], visits[-2]
+    lowering = last.mini_batch < before.mini_batch
+    if lowering:
+        return last.reading.eta <= before.reading.eta
+    return last.mini_batch > start.mini_batch and not last.reading.eta > rule.go_on_above
+
+
+def _freeze(
+    stage: Stage, rule: EtaRule, progress: Progress, visits: list[Visit], notes: list[str], start: Batch
+) -> Decision:
+    base = measure(stage, progress, BASELINE)
+    assert isinstance(base, Measured)
+    won = _literal_winner(rule, visits) if rule.literal else _best_of(visits)
+    chosen = won.measured if won else base
+    why = (
+        f"mini-batch {won.mini_batch}: {won.reading.reason}"
+        if won
+        else f"no candidate is better than the baseline of {start.mini_batch}, which is kept"
+    )
+    return Freeze(
+        Choice(
+            settings=chosen.arm.settings,
+            requested=chosen.arm.requested,
+            score=chosen.score,
+            baseline_score=base.score,
+            trial_ids=_ids([base, *(v.measured for v in visits)]),
+            reason=why,
+            notes=tuple(notes),
+        )
+    )
+
+
+def _literal_winner(rule: EtaRule, visits: list[Visit]) -> Visit | None:
+    """Where the walk arrived; if it never did, the visit with the highest eta, if that beats the baseline."""
+    alive = [v for v in visits if v.measured.feasible]
+    if alive and alive[-1] is visits[-1] and move(rule, alive[-1].reading.eta) is None:
+        return alive[-1]
+    best = max(alive, key=lambda v: v.reading.eta, default=None)
+    return best if best and best.reading.eta > 1.0 else None
+
+
+def _best_of(visits: list[Visit]) -> Visit | None:
+    """The visit with the highest eta among those whose interval says better."""
+    better = [v for v in visits if v.measured.feasible and v.reading.better]
+    return max(better, key=lambda v: v.reading.eta, default=None)
+
+
+def _with_first(stage: Stage, progress: Progress, base: Launch | Wait, first: Arm, start: Batch) -> Decision:
+    """The baseline together with the first candidate, which is always needed: both can run side by side."""
+    if isinstance(base, Wait) or first.settings == settings_of(stage, start):
+        return base
+    candidate = measure(stage, progress, first)
+    both = base.proposals + (candidate.proposals if isinstance(candidate, Launch) else ())
+    return Launch(both[: max(1, room(stage, progress))])
+
+
+def _point(stage: Stage, start: Batch, requested: float) -> Batch:
+    point = project(
+        max(1.0, requested),
+        train_batch=start.train_batch,
+        data_parallel=start.data_parallel,
+        micro_batch_per_gpu=start.micro_batch_per_gpu,
+        rollout_n=start.rollout_n,
+        sequence_parallel=start.sequence_parallel,
+    )
+    return start.moved_to(point.mini_batch, point.train_batch)
+
+
+def _candidate(stage: Stage, start: Batch, requested: float) -> Arm:
+    point = _point(stage, start, requested)
+    asked = Overrides.of({stage.knobs[0].key: round(requested, 2)})
+    return Arm(settings_of(stage, point), asked, f"asked for {requested:.4g}, valid {point.mini_batch}")
+
+
+def _range_note(rule: EtaRule, baseline: int, mini_batch: int) -> Iterable[str]:
+    if abs(mini_batch / baseline - 1) > rule.safe_fraction + 1e-9:
+        yield f"mini-batch {mini_batch} is outside the safe range of {baseline} +-{rule.safe_fraction:.0%}"
+
+
+def _ids(arms: Iterable[Measured]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(i for m in arms for i in m.trial_ids))

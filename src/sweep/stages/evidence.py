@@ -1,0 +1,125 @@
+"""Readings of eta: a candidate against the baseline, over as many seeds as the verdict needs and the budget has."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sweep.core.decision import Launch, Wait
+from sweep.core.outcome import Finished
+from sweep.core.progress import Progress, Proposal
+from sweep.core.stage import Stage
+from sweep.stages.arms import Arm, Measured, measure, room
+from sweep.stats.efficiency import efficiency
+from sweep.stats.gain import fitted_gain
+from sweep.stats.timing import step_time
+from sweep.stats.verdict import Comparison, Verdict, compare
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a candidate's trials say: eta with its interval (NaN if unknown), and whether it may replace the baseline.
+
+    `halts` says that the baseline gained nothing, so that no candidate can be read at all.
+    """
+
+    eta: float
+    better: bool
+    reason: str
+    low: float = math.nan
+    high: float = math.nan
+    halts: bool = False
+
+
+def read(
+    stage: Stage, progress: Progress, baseline: Arm, candidate: Arm, *, literal: bool
+) -> tuple[Measured, Reading] | Launch | Wait:
+    """The candidate's evidence and its reading, or the trials that are still missing for them.
+
+    Arms are paired by seed. With one run an arm left undecided a seed is added to both, while the stage has seeds
+    and trials left; the literal rule never adds one.
+    """
+    most = 1 if literal else max(1, min(stage.budget.seeds, len(progress.seeds)))
+    for seeds in range(1, most + 1):
+        base = measure(stage, progress, baseline, seeds)
+        arm = measure(stage, progress, candidate, seeds)
+        missing = _missing(base, arm)
+        if missing is not None:
+            if seeds > 1 and isinstance(missing, Launch) and room(stage, progress) < len(missing.proposals):
+                return _read_over(stage, progress, baseline, candidate, seeds - 1, literal)
+            return missing
+        last = _read_over(stage, progress, baseline, candidate, seeds, literal)
+        if literal or not _undecided(last[1]):
+            return last
+    return last
+
+
+def _read_over(
+    stage: Stage, progress: Progress, baseline: Arm, candidate: Arm, seeds: int, literal: bool
+) -> tuple[Measured, Reading]:
+    base = measure(stage, progress, baseline, seeds)
+    arm = measure(stage, progress, candidate, seeds)
+    assert isinstance(base, Measured) and isinstance(arm, Measured)
+    if arm.died and not arm.finished:
+        return arm, Reading(math.nan, False, f"counts as worse: {'; '.join(arm.died)}")
+    point = point_eta(arm.finished[0], base.finished[0], stage.budget.warmup_steps)
+    if point is None:
+        return arm, Reading(math.nan, False, _no_gain(stage, base.finished[0]), halts=True)
+    if literal:
+        return arm, Reading(point, point > 1.0, f"eta {point:.3f} by the article's literal rule")
+    return arm, _statistical(stage, arm, base)
+
+
+def point_eta(candidate: Finished, base: Finished, warmup_steps: int) -> float | None:
+    """eta of single runs, (dR1 / T1) / (dR0 / T0); None when the baseline gained nothing. Source: S0 section 2.1."""
+    base_gain = fitted_gain(base.curve.score).value
+    base_seconds = step_time(base.curve.step_seconds, warmup_steps).value
+    if not base_gain > 0 or not base_seconds > 0:
+        return None
+    gain = fitted_gain(candidate.curve.score).value
+    seconds = step_time(candidate.curve.step_seconds, warmup_steps).value
+    return (gain / seconds) / (base_gain / base_seconds) if seconds > 0 else math.nan
+
+
+def _statistical(stage: Stage, arm: Measured, base: Measured) -> Reading:
+    seen = comparison(stage, arm, base)
+    return Reading(
+        eta=seen.ratio,
+        better=seen.verdict is Verdict.BETTER and not arm.broken,
+        reason=f"eta {seen.ratio:.3f} ({seen.low:.3f} to {seen.high:.3f}), {seen.verdict.value}: {seen.reason}",
+        low=seen.low,
+        high=seen.high,
+    )
+
+
+def comparison(stage: Stage, arm: Measured, base: Measured) -> Comparison:
+    """The verdict on an arm against the baseline, from the seeds that finished in both."""
+    interval = efficiency(
+        [f.curve for f in arm.finished],
+        [f.curve for f in base.finished],
+        warmup_steps=stage.budget.warmup_steps,
+    )
+    return compare(interval, looks=len(arm.finished), max_looks=max(1, stage.budget.seeds))
+
+
+def _undecided(reading: Reading) -> bool:
+    return Verdict.NOT_ENOUGH_DATA.value in reading.reason and not reading.halts
+
+
+def _missing(base: Measured | Launch | Wait, arm: Measured | Launch | Wait) -> Launch | Wait | None:
+    """What either arm still needs, interleaved so that drift of the machine meets both alike."""
+    wanted: list[Proposal] = []
+    for side in (base, arm):
+        if isinstance(side, Launch):
+            wanted.extend(side.proposals)
+    if wanted:
+        return Launch(tuple(sorted(wanted, key=lambda p: p.seed)))
+    return Wait() if isinstance(base, Wait) or isinstance(arm, Wait) else None
+
+
+def _no_gain(stage: Stage, base: Finished) -> str:
+    gain = fitted_gain(base.curve.score).value
+    return (
+        f"the baseline gained {gain:.3g} reward in {base.curve.last_step} steps, so eta has no meaning; "
+        "raise budget.steps, or fix the task, reward or learning rate first"
+    )

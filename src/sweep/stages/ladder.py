@@ -1,0 +1,172 @@
+"""Ladders: named rungs from cheap to dear, tried from where the configuration stands; the best rung wins.
+
+Stage `token_budget` climbs one (token budget and sequences together); stage `lr_lambda` walks two, never both at
+once: `lam` stays where it is until `lr` is settled. Within the tie margin the cheaper rung wins.
+Source: METHOD sections 4 and 5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sweep.core.decision import Decision, Freeze, Halt, Launch, Wait
+from sweep.core.overrides import NOTHING, Overrides
+from sweep.core.progress import Progress
+from sweep.core.stage import Ladder, LadderRule, Rung, Stage
+from sweep.core.winner import Choice, Score
+from sweep.stages.arms import Arm, Measured, measure, room
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """A finished ladder: where it began, every rung that was measured in ladder order, and the one that won."""
+
+    start: Measured
+    rungs: tuple[tuple[str, Measured], ...]
+    best: Measured
+    notes: tuple[str, ...]
+
+
+def decide(stage: Stage, rule: LadderRule, progress: Progress) -> Decision:
+    """The next rung, or the winner once every ladder is walked."""
+    held = Arm(NOTHING, NOTHING, "baseline")
+    walked: list[Walked] = []
+    for ladder in rule.ladders:
+        step = _walk(stage, rule, ladder, progress, held)
+        if not isinstance(step, Walked):
+            return step
+        walked.append(step)
+        held = step.best.arm
+    return _freeze(walked)
+
+
+def _walk(
+    stage: Stage, rule: LadderRule, ladder: Ladder, progress: Progress, held: Arm
+) -> Walked | Launch | Wait | Halt:
+    start = measure(stage, progress, held, stage.budget.seeds)
+    if not isinstance(start, Measured):
+        return start
+    if not start.finished:
+        return Halt(f"{held.note} did not finish: {'; '.join(start.died)}")
+    order = _with_start(ladder, progress.base.merged(held.settings))
+    at = next(i for i, rung in enumerate(order) if rung is None)
+    seen: dict[int, Measured] = {at: start}
+    notes: list[str] = []
+    for i in _visits(order, at, ladder.climb):
+        if not _worth_trying(ladder, seen, at, i, rule.tie_margin):
+            continue
+        measured = measure(stage, progress, _arm(held, order[i]), stage.budget.seeds)
+        if isinstance(measured, Launch) and room(stage, progress) < len(measured.proposals):
+            notes.append(f"the budget of {stage.budget.trials} trials is spent: ladder {ladder.name} ends")
+            break
+        if not isinstance(measured, Measured):
+            return measured
+        seen[i] = measured
+    best = _cheapest_of_best(seen, rule.tie_margin)
+    names = {i: _name(order[i], held) for i in seen}
+    notes.extend(f"{ladder.name} {names[i]}: {_describe(seen[i])}" for i in sorted(seen))
+    return Walked(start, tuple((names[i], seen[i]) for i in sorted(seen)), seen[best], tuple(notes))
+
+
+def _with_start(ladder: Ladder, base: Overrides) -> list[Rung | None]:
+    """The rungs with None at the place where the configuration stands: instead of the rung that equals it, or in
+    order of the rungs' first setting."""
+    for i, rung in enumerate(ladder.rungs):
+        if all(base.get(k) == v for k, v in rung.settings):
+            return [*ladder.rungs[:i], None, *ladder.rungs[i + 1 :]]
+    place = sum(1 for rung in ladder.rungs if _number(rung.settings.items[0][1]) < _standing(rung, base))
+    return [*ladder.rungs[:place], None, *ladder.rungs[place:]]
+
+
+def _standing(rung: Rung, base: Overrides) -> float:
+    """The configuration's own value of the rung's first setting; above every rung if it states none."""
+    return _number(base.get(rung.settings.items[0][0], math.inf))
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else math.inf
+
+
+def _visits(order: list[Rung | None], at: int, climb: bool) -> Iterable[int]:
+    """Upwards first, then downwards; every rung if the ladder is not climbed."""
+    yield from range(at + 1, len(order))
+    yield from range(at - 1, -1, -1)
+
+
+def _worth_trying(ladder: Ladder, seen: dict[int, Measured], at: int, i: int, margin: float) -> bool:
+    """Climbing goes on while the neighbour towards the start improved on the rung before it, and goes down only if
+    going up did not help."""
+    if not ladder.climb:
+        return True
+    if i > at:
+        return i - 1 in seen and (i - 1 == at or beats(seen[i - 1], seen[i - 2], margin))
+    went_up = at + 1 in seen and beats(seen[at + 1], seen[at], margin)
+    if went_up or i + 1 not in seen:
+        return False
+    return i + 1 == at or not beats(seen[i + 2], seen[i + 1], margin)
+
+
+def beats(a: Measured, b: Measured, margin: float) -> bool:
+    """Whether a's score is above b's by more than the margin and by more than their errors allow to tell."""
+    if not a.feasible:
+        return False
+    if not b.feasible:
+        return True
+    return _above(a.score, b.score, margin)
+
+
+def _above(a: Score, b: Score, margin: float) -> bool:
+    errors = [e for e in (a.standard_error, b.standard_error) if math.isfinite(e)]
+    noise = ERRORS_APART * math.hypot(*errors) if errors else 0.0
+    return a.value - b.value > max(margin * abs(b.value), noise)
+
+
+ERRORS_APART = 1.0
+"""Combined standard errors by which a dearer rung must lead. Ours: a rung costs little to keep trying, and the
+margin of METHOD section 4 is the larger of the two where throughput is scored."""
+
+
+def _cheapest_of_best(seen: dict[int, Measured], margin: float) -> int:
+    able = {i: m for i, m in seen.items() if m.feasible} or seen
+    best = max(able, key=lambda i: (able[i].score.value, -i))
+    return min(i for i in able if not beats(able[best], able[i], margin))
+
+
+def _arm(held: Arm, rung: Rung | None) -> Arm:
+    assert rung is not None
+    settings = held.settings.merged(rung.settings)
+    return Arm(settings, settings, rung.name)
+
+
+def _name(rung: Rung | None, held: Arm) -> str:
+    return rung.name if rung else held.note
+
+
+def _describe(measured: Measured) -> str:
+    if measured.died and not measured.finished:
+        return "; ".join(measured.died)
+    broken = f", breaks: {'; '.join(measured.broken)}" if measured.broken else ""
+    return f"score {measured.score.value:.5g}{broken}"
+
+
+def _freeze(walked: list[Walked]) -> Decision:
+    last = walked[-1]
+    ids = tuple(dict.fromkeys(i for w in walked for _, m in w.rungs for i in m.trial_ids))
+    reasons = [
+        f"{next(name for name, m in w.rungs if m is w.best)} scored {w.best.score.value:.5g} "
+        f"against {w.start.score.value:.5g}"
+        for w in walked
+    ]
+    return Freeze(
+        Choice(
+            settings=last.best.arm.settings,
+            requested=last.best.arm.requested,
+            score=last.best.score,
+            baseline_score=walked[0].start.score,
+            trial_ids=ids,
+            reason="; then ".join(reasons),
+            notes=tuple(n for w in walked for n in w.notes),
+        )
+    )

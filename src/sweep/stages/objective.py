@@ -1,0 +1,148 @@
+"""Objectives: what a finished trial is worth to its stage, higher is better.
+
+Each is a function of the trial's curve after warm-up; `score` looks it up by name or import path. dR is always taken
+from the raw score, never from the reward after the KL penalty, which moves with `kl_coef` (METHOD section 9).
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable
+from statistics import fmean
+
+from sweep.core.curve import Curve
+from sweep.core.outcome import Finished
+from sweep.core.stage import Constraint, Stage
+from sweep.core.winner import Score
+
+KL_BAND_HIGH_NATS = 0.18
+"""Mean KL above which policy drift is out of control. Source: S0 section 2.2."""
+
+LEVEL_SHARE = 0.25
+"""Share of the steps, at the end, whose mean score is the reward reached. Ours: at 40 steps, ten of them."""
+
+ROUGHNESS_WEIGHT = 1.0
+"""Score given up a unit of step-to-step roughness. Ours: a curve that swings by its own height is worth nothing."""
+
+
+def score(stage: Stage, finished: Finished) -> Score:
+    """The trial's score under the stage's objective; NaN if the curve cannot tell.
+
+    Raises:
+        LookupError: for an objective that is neither known nor importable.
+    """
+    return _objective(stage.objective)(stage, finished)
+
+
+def violations(stage: Stage, finished: Finished) -> tuple[str, ...]:
+    """The constraints that the trial broke, in words; a series that was not logged breaks none."""
+    curve = finished.curve.since(stage.budget.warmup_steps + 1)
+    return tuple(text for c in stage.constraints if (text := _violation(c, curve)))
+
+
+def reward_per_second(stage: Stage, finished: Finished) -> Score:
+    """Fitted reward gained over the trial divided by seconds a step. Source: S0 section 2.1 (dR / T)."""
+    from sweep.stats.gain import fitted_gain
+    from sweep.stats.timing import step_time
+
+    gain = fitted_gain(finished.curve.score)
+    seconds = step_time(finished.curve.step_seconds, stage.budget.warmup_steps)
+    value = gain.value / seconds.value if seconds.value > 0 else math.nan
+    return Score(
+        value,
+        abs(gain.standard_error / seconds.value) if seconds.value > 0 else math.nan,
+        (("gain", gain.value), ("step_seconds", seconds.value)),
+    )
+
+
+def reward_in_band(stage: Stage, finished: Finished) -> Score:
+    """Score reached at the end, discounted by how far mean KL lies above its band.
+
+    value = level * min(1, band / KL). A KL under the band is not punished: a penalty that holds the policy back
+    already shows in the level. Source: S0 section 2.2; the discount is ours.
+    """
+    level = _level(finished.curve.score)
+    kl = _mean(_tail(finished.curve.kl_nats))
+    discount = min(1.0, KL_BAND_HIGH_NATS / kl) if kl > 0 else 1.0
+    return Score(level.value * discount, level.standard_error, (("level", level.value), ("kl_nats", kl)))
+
+
+def rollout_throughput(stage: Stage, finished: Finished) -> Score:
+    """Tokens generated a second of rollout: response tokens of a step over its generation time, mean over steps."""
+    curve = finished.curve.since(stage.budget.warmup_steps + 1)
+    rates = [v for v in curve.rollout_tokens_per_s if math.isfinite(v)]
+    if not rates:
+        rates = [t / g for t, g in zip(curve.total_tokens, curve.gen_seconds, strict=True) if g > 0]
+    return Score(_mean(rates), _standard_error(rates), (("gen_seconds", _mean(curve.gen_seconds)),))
+
+
+def height_and_smoothness(stage: Stage, finished: Finished) -> Score:
+    """Mean score over the trial minus its roughness: high early, and without oscillation.
+
+    Roughness is the standard deviation of second differences over sqrt(6), which a smooth trend does not move and
+    white noise of deviation s makes s. Source: METHOD section 5 (height and smoothness); the estimator is ours.
+    """
+    values = [v for v in finished.curve.score if math.isfinite(v)]
+    roughness = _roughness(values)
+    value = _mean(values) - ROUGHNESS_WEIGHT * roughness / math.sqrt(len(values)) if values else math.nan
+    error = roughness / math.sqrt(len(values)) if values else math.nan
+    return Score(value, error, (("height", _mean(values)), ("roughness", roughness)))
+
+
+_OBJECTIVES: dict[str, Callable[[Stage, Finished], Score]] = {
+    f.__name__: f for f in (reward_per_second, reward_in_band, rollout_throughput, height_and_smoothness)
+}
+
+
+def names() -> tuple[str, ...]:
+    """The objectives that a stage can name without an import path."""
+    return tuple(_OBJECTIVES)
+
+
+def _objective(name: str) -> Callable[[Stage, Finished], Score]:
+    if name in _OBJECTIVES:
+        return _OBJECTIVES[name]
+    module, colon, function = name.partition(":")
+    if not colon:
+        raise LookupError(f"objective must be one of {', '.join(names())} or module:function, got {name!r}")
+    found: Callable[[Stage, Finished], Score] = getattr(importlib.import_module(module), function)
+    return found
+
+
+def _violation(constraint: Constraint, curve: Curve) -> str:
+    values = [v for v in getattr(curve, constraint.series) if math.isfinite(v)]
+    if not values:
+        return ""
+    value = {"mean": fmean, "min": min, "max": max}[constraint.statistic](values)
+    if constraint.low is not None and value < constraint.low:
+        return f"{constraint.statistic} {constraint.series} {value:.4g} is under {constraint.low:g}"
+    if constraint.high is not None and value > constraint.high:
+        return f"{constraint.statistic} {constraint.series} {value:.4g} is over {constraint.high:g}"
+    return ""
+
+
+def _tail(values: tuple[float, ...]) -> tuple[float, ...]:
+    return values[-max(1, math.ceil(len(values) * LEVEL_SHARE)) :] if values else ()
+
+
+def _level(values: tuple[float, ...]) -> Score:
+    tail = [v for v in _tail(values) if math.isfinite(v)]
+    return Score(_mean(tail), _standard_error(tail))
+
+
+def _mean(values: tuple[float, ...] | list[float]) -> float:
+    finite = [v for v in values if math.isfinite(v)]
+    return fmean(finite) if finite else math.nan
+
+
+def _standard_error(values: list[float]) -> float:
+    if len(values) < 2:
+        return math.nan
+    mean = fmean(values)
+    return math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values))
+
+
+def _roughness(values: list[float]) -> float:
+    bends = [a - 2 * b + c for a, b, c in zip(values, values[1:], values[2:], strict=False)]
+    return math.sqrt(fmean(b * b for b in bends) / 6) if bends else math.nan
