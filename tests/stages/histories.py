@@ -77,5 +77,3 @@ class Played:
     def choice(self):
         assert isinstance(self.decision, Freeze), self.decision
         return self.decision.choice
-
-

@@ -16,6 +16,10 @@ from sweep.stats.timing import step_time
 from sweep.stats.verdict import Comparison, Verdict, compare
 
 
+ROUNDING_SHARE = 1e-6
+"""Gains below this share of the score's size are rounding, not learning. Ours."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What a candidate's trials say: eta with its interval (NaN if unknown), and whether it may replace the baseline.
@@ -74,7 +78,7 @@ def point_eta(candidate: Finished, base: Finished, warmup_steps: int) -> float |
     """eta of single runs, (dR1 / T1) / (dR0 / T0); None when the baseline gained nothing. Source: S0 section 2.1."""
     base_gain = fitted_gain(base.curve.score).value
     base_seconds = step_time(base.curve.step_seconds, warmup_steps).value
-    if not base_gain > 0 or not base_seconds > 0:
+    if not base_gain > ROUNDING_SHARE * max(map(abs, base.curve.score), default=0.0) or not base_seconds > 0:
         return None
     gain = fitted_gain(candidate.curve.score).value
     seconds = step_time(candidate.curve.step_seconds, warmup_steps).value

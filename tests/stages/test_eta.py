@@ -1,0 +1,170 @@
+"""The mini-batch rule: the article's worked case, both sides of every threshold, and an answer to everything else."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from sweep.core import verl_keys as keys
+from sweep.core.decision import Freeze, Halt
+from sweep.core.overrides import Overrides
+from sweep.core.stage import EtaRule, Knob, Stage, StageBudget
+from sweep.stages.eta import move
+from tests.stages.histories import died, line, nan_run, play
+
+ARTICLE = EtaRule(literal=True)
+
+
+def stage(rule: EtaRule = ARTICLE, *, trials: int = 12, seeds: int = 1) -> Stage:
+    return Stage(
+        name="minibatch",
+        knobs=(Knob(keys.MINI_BATCH, 1, 65536, integer=True),),
+        rule=rule,
+        objective="reward_per_second",
+        budget=StageBudget(trials=trials, steps=40, seeds=seeds, warmup_steps=2),
+    )
+
+
+def base(mini: int = 512, train: int = 512, gpus: int = 8) -> Overrides:
+    return Overrides.of(
+        {keys.MINI_BATCH: mini, keys.TRAIN_BATCH: train, keys.GPUS_PER_NODE: gpus, keys.ACTOR_MICRO_BATCH: 1}
+    )
+
+
+def by_mini(etas: dict[int, float], otherwise: float = 1.0):
+    """Every trial gains eta times the baseline's reward in the same time."""
+
+    def answer(proposal, overrides):
+        eta = etas.get(overrides.get(keys.MINI_BATCH), otherwise) if proposal.settings.items else 1.0
+        return line(0.4 * eta, 2.0)
+
+    return answer
+
+
+def test_the_articles_case_goes_from_512_to_0_7x_and_stops_near_400():
+    played = play(stage(), base(), by_mini({360: 0.89, 416: 1.01}))
+    first, second = played.tried(keys.MINI_BATCH)
+    assert first == 360  # 0.7 x 512 = 358.4 on a lattice of 8 GPUs
+    assert second in (408, 416)  # 1.15 x 360 = 414
+    assert played.choice.settings.get(keys.MINI_BATCH) == second
+    assert played.choice.requested.get(keys.MINI_BATCH) == pytest.approx(1.15 * 360)
+
+
+@pytest.mark.parametrize(
+    ("eta", "factor"),
+    [
+        (1.0501, 0.9),
+        (1.05, None),
+        (1.0201, None),
+        (1.02, None),
+        (1.0, None),
+        (0.98, None),
+        (0.9799, None),
+        (0.95, None),
+        (0.9499, 1.15),
+        (-3.0, 1.15),
+        (math.nan, 1.15),
+        (math.inf, 0.9),
+    ],
+)
+def test_every_eta_has_a_move(eta: float, factor: float | None):
+    assert move(EtaRule(), eta) == factor
+
+
+def test_an_eta_above_the_band_goes_on_lowering_by_a_tenth():
+    played = play(stage(), base(1000, 1000, 1), by_mini({700: 1.2, 630: 1.3, 567: 1.0}))
+    assert played.tried(keys.MINI_BATCH) == [700, 630, 567]
+
+
+def test_a_baseline_that_gained_nothing_halts_instead_of_dividing_by_zero():
+    played = play(stage(), base(), lambda p, o: line(0.0, 2.0))
+    assert isinstance(played.decision, Halt)
+    assert "gained" in played.decision.reason
+
+
+def test_a_baseline_that_lost_reward_halts():
+    assert isinstance(play(stage(), base(), lambda p, o: line(-0.2, 2.0)).decision, Halt)
+
+
+def test_a_dead_baseline_halts_and_says_why():
+    decision = play(stage(), base(), lambda p, o: died("CUDA out of memory")).decision
+    assert isinstance(decision, Halt)
+    assert "CUDA out of memory" in decision.reason
+
+
+@pytest.mark.parametrize("ending", [died(), nan_run(), line(-0.3, 2.0)])
+def test_a_candidate_that_died_or_lost_reward_counts_as_worse_and_the_walk_raises(ending):
+    def answer(proposal, overrides):
+        return ending if overrides.get(keys.MINI_BATCH) == 360 else line(0.4, 2.0)
+
+    played = play(stage(), base(), answer)
+    assert played.tried(keys.MINI_BATCH)[:2] == [360, 416]
+    assert played.choice.settings.get(keys.MINI_BATCH) != 360
+
+
+def test_alternating_moves_end_the_walk_on_a_measured_point():
+    # 100 -> 70 (worse) -> 80 (worse) -> 92 (better: lower) -> 83 ... ends, never loops
+    played = play(stage(trials=30), base(100, 100, 1), by_mini({70: 0.5, 80: 0.9, 92: 1.2, 83: 0.9}))
+    tried = played.tried(keys.MINI_BATCH)
+    assert len(tried) == len(set(tried)) < 12
+    assert isinstance(played.decision, Freeze)
+
+
+def test_the_edge_of_the_lattice_ends_the_walk():
+    played = play(stage(), base(8, 8, 8), by_mini({}, otherwise=2.0))
+    assert isinstance(played.decision, Freeze)
+    assert any("already measured" in note for note in played.choice.notes)
+
+
+def test_a_spent_budget_ends_the_walk_and_keeps_the_best():
+    played = play(stage(trials=3), base(1000, 1000, 1), by_mini({700: 1.2, 630: 1.3, 567: 1.4, 510: 1.5}))
+    assert len(played.records) == 3
+    assert played.choice.settings.get(keys.MINI_BATCH) == 630
+    assert any("budget of 3 trials" in note for note in played.choice.notes)
+
+
+def test_leaving_the_safe_range_is_allowed_and_reported():
+    played = play(stage(), base(1000, 1000, 1), by_mini({700: 1.0}))
+    assert any("safe range" in note for note in played.choice.notes)
+
+
+def test_the_train_batch_follows_the_mini_batch():
+    played = play(stage(), base(256, 1024, 8), by_mini({}))
+    for record in played.records:
+        mini, train = record.trial.overrides.get(keys.MINI_BATCH), record.trial.overrides.get(keys.TRAIN_BATCH)
+        assert train % mini == 0
+
+
+def test_one_run_an_arm_never_replaces_the_baseline_under_the_statistical_rule():
+    played = play(stage(EtaRule(), seeds=1), base(), by_mini({360: 1.02}))
+    assert played.choice.settings.items == ()
+    assert "kept" in played.choice.reason
+
+
+def test_a_clear_difference_over_seeds_replaces_the_baseline():
+    def answer(proposal, overrides):
+        wobble = 0.002 * (1 + proposal.seed % 3)
+        return line((0.6 if overrides.get(keys.MINI_BATCH) == 360 else 0.4) + wobble, 2.0, wobble=0.002)
+
+    played = play(stage(EtaRule(), seeds=4, trials=30), base(), answer, seeds=(1, 2, 3, 4))
+    assert played.choice.settings.get(keys.MINI_BATCH) == 360
+    assert "better" in played.choice.reason
+
+
+def test_equal_arms_keep_the_baseline_after_the_last_seed():
+    def answer(proposal, overrides):
+        offset = 0.01 * ((proposal.seed * 7 + int(overrides.get(keys.MINI_BATCH))) % 5 - 2)
+        return line(0.4 + offset, 2.0, wobble=0.002)
+
+    played = play(stage(EtaRule(), seeds=3, trials=30), base(), answer, seeds=(1, 2, 3))
+    assert played.choice.settings.items == ()
+
+
+def test_a_seed_is_added_to_both_arms_when_one_is_not_enough():
+    played = play(stage(EtaRule(), seeds=2, trials=30), base(), by_mini({360: 1.0}), seeds=(1, 2))
+    by_arm = {
+        mini: sorted(r.trial.seed for r in played.records if r.trial.overrides.get(keys.MINI_BATCH) == mini)
+        for mini in (512, 360)
+    }
+    assert by_arm == {512: [1, 2], 360: [1, 2]}

@@ -1,0 +1,124 @@
+"""Ladders: climbing, ties to the cheaper rung, constraints, and lr before lam, never both at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweep.core import verl_keys as keys
+from sweep.core.decision import Halt
+from sweep.core.overrides import Overrides
+from sweep.core.stage import Constraint, Knob, Ladder, LadderRule, Rung, Stage, StageBudget
+from tests.stages.histories import died, line, play
+
+BUDGETS = ((2048, 64), (4096, 128), (8192, 256), (16384, 512), (32768, 1024))
+
+
+def rung(tokens: int, seqs: int) -> Rung:
+    return Rung(f"{tokens}/{seqs}", Overrides.of({keys.MAX_BATCHED_TOKENS: tokens, keys.MAX_SEQS: seqs}))
+
+
+def token_stage(*, trials: int = 10, constraints: tuple[Constraint, ...] = (), margin: float = 0.02) -> Stage:
+    return Stage(
+        name="token_budget",
+        knobs=(Knob(keys.MAX_BATCHED_TOKENS, 64, 1e6), Knob(keys.MAX_SEQS, 1, 65536)),
+        rule=LadderRule((Ladder("token_budget", tuple(rung(*b) for b in BUDGETS)),), margin),
+        objective="rollout_throughput",
+        budget=StageBudget(trials=trials, steps=40, warmup_steps=2),
+        constraints=constraints,
+    )
+
+
+BASE = Overrides.of({keys.MAX_BATCHED_TOKENS: 8192, keys.MAX_SEQS: 256})
+
+
+def rates(by_tokens: dict[int, float], **series: float):
+    def answer(proposal, overrides):
+        rate = by_tokens[overrides.get(keys.MAX_BATCHED_TOKENS)]
+        return line(0.1, 1.0, **{"sweep/rollout_tokens_per_s": rate, **series})
+
+    return answer
+
+
+def test_climbing_goes_up_while_throughput_rises_and_stops_when_it_does_not():
+    played = play(token_stage(), BASE, rates({8192: 100, 16384: 120, 32768: 110}))
+    assert played.tried(keys.MAX_BATCHED_TOKENS) == [16384, 32768]
+    assert played.choice.settings.get(keys.MAX_BATCHED_TOKENS) == 16384
+    assert played.choice.settings.get(keys.MAX_SEQS) == 512
+
+
+def test_bigger_is_not_better_the_ladder_goes_down_when_up_does_not_help():
+    played = play(token_stage(), BASE, rates({8192: 100, 16384: 60, 4096: 130, 2048: 90}))
+    assert played.tried(keys.MAX_BATCHED_TOKENS) == [16384, 4096, 2048]
+    assert played.choice.settings.get(keys.MAX_BATCHED_TOKENS) == 4096
+
+
+@pytest.mark.parametrize(("gain", "wins"), [(1.019, None), (1.021, 16384)])
+def test_within_the_margin_the_smaller_budget_wins(gain: float, wins: int | None):
+    played = play(token_stage(), BASE, rates({8192: 100, 16384: 100 * gain, 32768: 90, 4096: 50}))
+    assert played.choice.settings.get(keys.MAX_BATCHED_TOKENS) == wins
+
+
+@pytest.mark.parametrize(("free", "wins"), [(4.9, None), (5.0, 16384)])
+def test_a_rung_that_leaves_too_little_free_memory_cannot_win(free: float, wins: int | None):
+    def answer(proposal, overrides):
+        tokens = overrides.get(keys.MAX_BATCHED_TOKENS)
+        rate = {8192: 100, 16384: 150, 32768: 10, 4096: 90}[tokens]
+        spare = free if tokens == 16384 else 20.0
+        return line(0.1, 1.0, **{"sweep/rollout_tokens_per_s": rate, "sweep/free_gib_min": spare})
+
+    floor = Constraint("free_gib", "min", low=5.0)
+    played = play(token_stage(constraints=(floor,)), BASE, answer)
+    assert played.choice.settings.get(keys.MAX_BATCHED_TOKENS) == wins
+
+
+def test_a_rung_that_died_of_memory_ends_the_climb():
+    def answer(proposal, overrides):
+        tokens = overrides.get(keys.MAX_BATCHED_TOKENS)
+        return died() if tokens >= 16384 else rates({8192: 100, 4096: 90})(proposal, overrides)
+
+    played = play(token_stage(), BASE, answer)
+    assert 32768 not in played.tried(keys.MAX_BATCHED_TOKENS)
+    assert played.choice.settings.items == ()
+
+
+def test_a_spent_budget_ends_the_ladder_with_what_is_measured():
+    played = play(token_stage(trials=2), BASE, rates({8192: 100, 16384: 120}))
+    assert len(played.records) == 2
+    assert played.choice.settings.get(keys.MAX_BATCHED_TOKENS) == 16384
+
+
+def test_a_dead_baseline_halts():
+    assert isinstance(play(token_stage(), BASE, lambda p, o: died()).decision, Halt)
+
+
+def lr_stage() -> Stage:
+    lr = Ladder("lr", tuple(Rung(f"{v:g}", Overrides.of({keys.ACTOR_LR: v})) for v in (5e-7, 1e-6, 1.5e-6, 2e-6)))
+    lam = Ladder("lam", tuple(Rung(f"{v}", Overrides.of({keys.LAM: v})) for v in (0.95, 0.97, 0.99)), climb=False)
+    return Stage(
+        name="lr_lambda",
+        knobs=(Knob(keys.ACTOR_LR, 5e-7, 5e-6, log=True), Knob(keys.LAM, 0.95, 0.99)),
+        rule=LadderRule((lr, lam)),
+        objective="height_and_smoothness",
+        budget=StageBudget(trials=12, steps=40, warmup_steps=2),
+    )
+
+
+def articles_answer(proposal, overrides):
+    """S1: 1.5e-6 is best, 2e-6 oscillates; lam 0.97 is best here."""
+    lr, lam = overrides.get(keys.ACTOR_LR), overrides.get(keys.LAM)
+    gain = {1e-6: 0.3, 1.5e-6: 0.5, 2e-6: 0.5, 5e-7: 0.1}[lr] * {1.0: 1.0, 0.95: 0.9, 0.97: 1.3, 0.99: 1.1}[lam]
+    return line(gain, 1.0, wobble=0.3 if lr == 2e-6 else 0.0)
+
+
+def test_the_articles_learning_rate_wins_and_lam_is_tuned_after_it():
+    played = play(lr_stage(), Overrides.of({keys.ACTOR_LR: 1e-6, keys.LAM: 1.0}), articles_answer)
+    assert played.choice.settings.get(keys.ACTOR_LR) == 1.5e-6
+    assert played.choice.settings.get(keys.LAM) == 0.97
+
+
+def test_lr_and_lam_are_never_moved_at_once():
+    played = play(lr_stage(), Overrides.of({keys.ACTOR_LR: 1e-6, keys.LAM: 1.0}), articles_answer)
+    lam_trials = [r for r in played.records if r.settings.get(keys.LAM) is not None]
+    assert {r.settings.get(keys.ACTOR_LR) for r in lam_trials} == {1.5e-6}
+    first_lam = played.records.index(lam_trials[0])
+    assert all(r.settings.get(keys.LAM) is not None for r in played.records[first_lam:])
