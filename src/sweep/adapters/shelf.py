@@ -1,0 +1,228 @@
+"""`Shelf`: one stage's trials, written to its study first and held in memory after, so that reading costs nothing.
+
+The driver is the only writer while it holds the campaign's lease; `Shelf` assumes that and does not check it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from sweep.adapters.search_space import distributions, parameters, sampler
+from sweep.adapters.study_log import StudyLog
+from sweep.adapters.trial_attributes import (
+    Stored,
+    as_stored,
+    attempts_to_json,
+    ending,
+    intent,
+    last_attempt_ended,
+    outcome_of,
+)
+from sweep.core.failure import FailureClass
+from sweep.core.outcome import Failed, Finished, Outcome
+from sweep.core.outcome import to_json as outcome_to_json
+from sweep.core.progress import Proposal, Record
+from sweep.core.stage import SearchRule, Stage
+from sweep.core.trial import Trial
+from sweep.core.winner import Score, Winner
+from sweep.errors import StoreError
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+LATE = "late"
+"""First part of the study attributes `late/TRIAL/KEY`: outcomes that came after their trial was settled."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """A trial of the stage. `optuna_id` is its latest Optuna trial; `echoes` are asked ones that repeat it."""
+
+    record: Record
+    score: Score | None
+    attempts: tuple[Failed | None, ...]
+    optuna_id: int
+    orphaned: bool = False
+    echoes: list[int] = field(default_factory=list)
+
+    @property
+    def open(self) -> bool:
+        """True until the trial has its outcome."""
+        return self.record.outcome is None
+
+
+class Shelf:
+    """The entries of one study by trial id, in order of their first start.
+
+    Opened by a driver, it completes what a killed driver left half made.
+    """
+
+    def __init__(self, stage_name: str, log: StudyLog, driver: bool) -> None:
+        self.stage_name, self._log = stage_name, log
+        self.entries: dict[str, Entry] = {}
+        self.attributes = log.attributes()
+        self.late: dict[str, Outcome] = dict(_late_outcomes(self.attributes))
+        self._asked: dict[int, int] = {}
+        self._records: tuple[Record, ...] | None = None
+        trials = log.trials()
+        self._optuna_trials = len(trials)
+        for trial in trials:
+            stored = Stored.read(trial.user_attrs)
+            if driver and not trial.state.is_finished():
+                log.complete_half_made(trial, stored)
+            if stored is not None:
+                self._put(_as_closed(trial, stored), trial._trial_id, orphaned=not trial.state.is_finished())
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The records in order of their first start."""
+        if self._records is None:
+            self._records = tuple(entry.record for entry in self.entries.values())
+        return self._records
+
+    @property
+    def winner(self) -> tuple[int, Winner] | None:
+        """The frozen winner behind its place in the order of freezing; None if there is none yet."""
+        content = self.attributes.get("winner")
+        return None if content is None else (int(content["order"]), Winner.from_json(content))
+
+    def set_attribute(self, key: str, value: Any) -> None:
+        """The study's attribute has this value."""
+        self._log.write_study([(key, value)])
+        self.attributes[key] = value
+
+    def ask(self, stage: Stage, rule: SearchRule, seed: int) -> Proposal:
+        """The next proposal of the rule's sampler."""
+        chosen = sampler(stage, rule, seed, self._optuna_trials)
+        proposal, optuna_id = self._log.ask(chosen, distributions(stage), seed)
+        assert proposal.number is not None
+        self._asked[proposal.number] = optuna_id
+        self._optuna_trials += 1
+        return proposal
+
+    def discard(self, proposal: Proposal, reason: str) -> None:
+        """The asked Optuna trial is closed as FAIL, the reason beside it."""
+        optuna_id = self._take_asked(proposal)
+        if optuna_id is not None:
+            self._log.write(optuna_id, [("discarded", reason)])
+            self._log.tell(optuna_id, None, None)
+
+    def intend(self, stage: Stage, proposal: Proposal, trial: Trial) -> None:
+        """The trial, or the next attempt of an open one, is recorded as about to start."""
+        entry = self.entries.get(trial.id)
+        if entry is not None and entry.open:
+            self._begin_attempt(entry, proposal)
+            return
+        asked_id = self._take_asked(proposal)
+        if entry is not None and entry.record.finished is not None:
+            entry.echoes += [] if asked_id is None else [asked_id]
+            return
+        attempts = (*(entry.attempts if entry else ()), None)
+        attributes = intent(proposal, trial, secrets.token_hex(8), attempts)
+        if asked_id is None:
+            values = parameters(stage, trial, proposal.settings, proposal.requested)
+            asked_id = self._log.create(values, distributions(stage), attributes)
+            self._optuna_trials += 1
+        else:
+            self._log.write(asked_id, attributes.items())
+        record = Record(trial, proposal.settings, proposal.requested, proposal.note)
+        self._put(Stored(record, None, attempts), asked_id)
+
+    def fail_attempt(self, trial: Trial, failure: Failed) -> None:
+        """The attempt is recorded as failed, the trial stays open."""
+        entry = self._entry(trial)
+        if entry.open and entry.attempts[-1] is None:
+            attempts = (*entry.attempts[:-1], failure)
+            self._log.write(entry.optuna_id, [("attempts", attempts_to_json(attempts))])
+            entry.attempts = attempts
+
+    def settle(self, trial: Trial, outcome: Outcome, score: Score | None) -> None:
+        """The trial has its outcome; one that it has already stands, and a different one is kept as late."""
+        from optuna.exceptions import UpdateFinishedTrialError
+
+        entry, ended = self._entry(trial), as_stored(outcome)
+        while entry.echoes:
+            self._log.tell(entry.echoes.pop(), ended, score)
+        if not entry.open:
+            self._keep_late(entry, ended)
+            return
+        try:
+            self._log.write(entry.optuna_id, ending(outcome, score))
+            self._log.tell(entry.optuna_id, ended, score)
+        except UpdateFinishedTrialError:
+            self.refresh(entry)
+            self._keep_late(entry, ended)
+            return
+        self._end(entry, ended, score, last_attempt_ended(entry.attempts, ended))
+
+    def refresh(self, entry: Entry) -> None:
+        """The entry as the storage has it now: another driver may have settled it."""
+        trial = self._log.trial(entry.optuna_id)
+        stored = Stored.read(trial.user_attrs)
+        if trial.state.is_finished() and stored is not None:
+            closed = _as_closed(trial, stored)
+            assert closed.record.outcome is not None
+            self._end(entry, closed.record.outcome, closed.score, closed.attempts)
+
+    def _begin_attempt(self, entry: Entry, proposal: Proposal) -> None:
+        if proposal.number in self._asked:
+            raise StoreError(
+                f"trial {entry.record.trial.id} of stage {self.stage_name} is running; a proposal that repeats it must "
+                "be discarded, not begun"
+            )
+        attempts = (*entry.attempts, None)
+        self._log.write(entry.optuna_id, [("attempts", attempts_to_json(attempts))])
+        entry.attempts, entry.orphaned = attempts, False
+
+    def _keep_late(self, entry: Entry, outcome: Outcome) -> None:
+        trial_id, settled = entry.record.trial.id, entry.record.outcome
+        same = settled is not None and outcome_to_json(settled) == outcome_to_json(outcome)
+        if same or isinstance(self.late.get(trial_id), Finished):
+            return
+        for key, value in ending(outcome, None):
+            self.set_attribute(f"{LATE}/{trial_id}/{key}", value)
+        self.late[trial_id] = outcome
+
+    def _put(self, stored: Stored, optuna_id: int, orphaned: bool = False) -> None:
+        """The trial has this content; a finished one is not replaced."""
+        trial_id = stored.record.trial.id
+        entry = self.entries.get(trial_id)
+        if entry is None or entry.record.finished is None:
+            orphaned = orphaned and stored.record.outcome is None
+            self.entries[trial_id] = Entry(stored.record, stored.score, stored.attempts, optuna_id, orphaned)
+            self._records = None
+
+    def _end(self, entry: Entry, outcome: Outcome, score: Score | None, attempts: tuple[Failed | None, ...]) -> None:
+        entry.record = replace(entry.record, outcome=outcome)
+        entry.score, entry.attempts, entry.orphaned = score, attempts, False
+        self._records = None
+
+    def _take_asked(self, proposal: Proposal) -> int | None:
+        return None if proposal.number is None else self._asked.pop(proposal.number, None)
+
+    def _entry(self, trial: Trial) -> Entry:
+        entry = self.entries.get(trial.id)
+        if entry is None:
+            raise StoreError(f"trial {trial.id} was never begun in stage {self.stage_name}; intend comes first")
+        return entry
+
+
+def _as_closed(trial: FrozenTrial, stored: Stored) -> Stored:
+    """The stored trial, with a failure as its outcome if another program closed it without leaving one."""
+    if not trial.state.is_finished() or stored.record.outcome is not None:
+        return stored
+    gone = Failed(FailureClass.UNKNOWN, f"closed as {trial.state.name} by another program")
+    return replace(stored, record=replace(stored.record, outcome=gone), attempts=(*stored.attempts[:-1], gone))
+
+
+def _late_outcomes(attributes: dict[str, Any]) -> Iterator[tuple[str, Outcome]]:
+    for key in attributes:
+        kind, _, rest = key.partition("/")
+        trial_id, _, name = rest.partition("/")
+        if kind == LATE and name == "outcome":
+            prefix = f"{LATE}/{trial_id}/"
+            parts = {k.removeprefix(prefix): v for k, v in attributes.items() if k.startswith(prefix)}
+            yield trial_id, outcome_of(parts)

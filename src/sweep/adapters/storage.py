@@ -1,0 +1,223 @@
+"""Opens the database behind a storage URL: `open_storage`, `open_engine`, `patiently`, `redacted`, `storage_warning`.
+
+Hides drivers, pragmas, retries and secrets. Knows nothing about trials.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sweep.errors import StoreError
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+    from optuna.storages import BaseStorage
+
+Result = TypeVar("Result")
+log = logging.getLogger(__name__)
+
+BUSY_SECONDS = 30.0
+"""How long SQLite waits for another process's write lock. Ours: ten times the slowest commit seen."""
+
+CONNECT_SECONDS = 10
+"""How long a database server may take to answer the first connection. Ours."""
+
+PATIENCE_SECONDS = 600.0
+"""How long a lost connection, a lock or a full disk pauses the campaign before it gives up. Ours: a server restart."""
+
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.1, 5.0
+"""Bounds of the doubling wait between two tries. Ours."""
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "ceph", "beegfs", "fuse.sshfs", "9p"}
+)
+"""File systems on which SQLite's locks do not hold. Source: SQLite's FAQ 5; optuna issues 820 and 815."""
+
+SECRET_KEY = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
+
+
+def default_url(folder: Path) -> str:
+    """The URL of the SQLite file in a campaign's folder."""
+    return f"sqlite:///{(folder / 'optuna.db').absolute()}"
+
+
+def redacted(url: str) -> str:
+    """The URL with its password and secret-looking query values as `***`; only its scheme if it cannot be parsed."""
+    import sqlalchemy as sa
+
+    try:
+        parsed = sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        scheme = re.match(r"[\w+]+(?=://)", url)
+        return f"{scheme.group()}://***" if scheme else "***"
+    shown = {k: "***" if SECRET_KEY.search(k) else v for k, v in parsed.query.items()}
+    return parsed.set(query=shown).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
+
+
+def open_storage(url: str) -> BaseStorage:
+    """Optuna's storage behind the URL, its tables made if missing.
+
+    Raises:
+        StoreError: if it cannot be opened; names what would work and shows no secret.
+    """
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    arguments = _engine_arguments(url)
+    storage = _explained(url, lambda: _twice(lambda: optuna.storages.RDBStorage(url, engine_kwargs=arguments)))
+    return optuna.storages.get_storage(storage)
+
+
+def open_engine(url: str) -> sa.Engine:
+    """A SQLAlchemy engine on the URL, connected once.
+
+    Raises:
+        StoreError: as for `open_storage`.
+    """
+    import sqlalchemy as sa
+
+    arguments = _engine_arguments(url)
+
+    def connected() -> sa.Engine:
+        engine = sa.create_engine(url, **arguments)
+        engine.connect().close()
+        return engine
+
+    return _explained(url, connected)
+
+
+def patiently(action: Callable[[], Result], what: str, patience_seconds: float = PATIENCE_SECONDS) -> Result:
+    """What the action returns, tried again while the database is unreachable, locked or full.
+
+    The action must be safe to repeat.
+
+    Raises:
+        StoreError: if the database does not come back in time.
+    """
+    import sqlalchemy as sa
+    from optuna.exceptions import StorageInternalError
+
+    deadline = time.monotonic() + patience_seconds
+    wait = FIRST_WAIT_SECONDS
+    while True:
+        try:
+            return action()
+        except (StorageInternalError, sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.InternalError) as error:
+            cause = _first_line(error.__cause__ or error)
+            if time.monotonic() + wait > deadline:
+                raise StoreError(
+                    f"cannot {what}: the storage failed for {patience_seconds:.0f} s ({cause}); nothing recorded is "
+                    "lost: mend it and run the same command again"
+                ) from None
+            if wait == FIRST_WAIT_SECONDS:
+                log.warning("storage fault, the campaign waits (%s): %s", what, cause)
+        time.sleep(wait)
+        wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+
+
+def storage_warning(url: str, mounts: Path = Path("/proc/mounts")) -> str | None:
+    """Why this storage is at risk, None if it is not: a SQLite file on a network file system."""
+    path = sqlite_path(url)
+    if path is None or not mounts.is_file():
+        return None
+    rows = [line.split() for line in mounts.read_text().splitlines()]
+    under = [(row[1].replace("\\040", " "), row[2]) for row in rows if len(row) > 2]
+    holding = [(len(point), kind) for point, kind in under if path.is_relative_to(point)]
+    kind = max(holding, default=(0, ""))[1]
+    if kind not in NETWORK_FILE_SYSTEMS:
+        return None
+    return (
+        f"{path} lies on {kind}, where SQLite's locks do not hold: run one driver only, or give a PostgreSQL URL as "
+        "storage"
+    )
+
+
+def sqlite_path(url: str) -> Path | None:
+    """The file of a SQLite URL, None for any other database.
+
+    Raises:
+        StoreError: if the URL cannot be parsed, or is SQLite without a file.
+    """
+    import sqlalchemy as sa
+
+    try:
+        parsed = sa.make_url(url)
+        dialect = parsed.get_backend_name()
+    except (sa.exc.ArgumentError, ValueError):
+        raise StoreError(
+            f"storage {redacted(url)} is not a database URL; try sqlite:////folder/optuna.db or "
+            "postgresql://user@host/database (special characters in a password as %XX)"
+        ) from None
+    if dialect != "sqlite":
+        return None
+    if parsed.database in (None, "", ":memory:"):
+        raise StoreError("storage sqlite:// without a file would lose every trial; try sqlite:////folder/optuna.db")
+    return Path(str(parsed.database)).absolute()
+
+
+def _engine_arguments(url: str) -> dict[str, Any]:
+    path = sqlite_path(url)
+    if path is None:
+        slow = {"connect_timeout": CONNECT_SECONDS} if url.startswith(("postgresql", "mysql")) else {}
+        return {"pool_pre_ping": True, "connect_args": slow}
+    _prepare_sqlite(path, shared=storage_warning(url) is not None)
+    return {"connect_args": {"timeout": BUSY_SECONDS, "check_same_thread": False}}
+
+
+def _prepare_sqlite(path: Path, shared: bool) -> None:
+    """The file exists, is a database and, on a local disk, writes ahead, so that readers never block the driver."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path, timeout=BUSY_SECONDS)
+        try:
+            connection.execute(f"PRAGMA journal_mode={'DELETE' if shared else 'WAL'}")
+            connection.execute("BEGIN IMMEDIATE")  # refused unless the file can be written
+            connection.rollback()
+        finally:
+            connection.close()
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(
+            f"storage sqlite:///{path} cannot be opened: {error}; give a file in a writable folder on a local disk"
+        ) from None
+
+
+def _explained(url: str, action: Callable[[], Result]) -> Result:
+    """What the action returns; every way in which a database refuses becomes a StoreError without secrets."""
+    import sqlalchemy as sa
+    from optuna.exceptions import OptunaError
+
+    try:
+        return action()
+    except ImportError as error:
+        missing = error.name or (error.__cause__.name if isinstance(error.__cause__, ImportError) else None)
+        raise StoreError(f"storage {redacted(url)} needs the Python package {missing}; pip install it") from None
+    except (sa.exc.SQLAlchemyError, OptunaError, RuntimeError) as error:
+        raise StoreError(
+            f"storage {redacted(url)} cannot be opened: {_first_line(error)}; check host, port, database, user and "
+            "rights, or leave the storage out to use a file in the campaign's folder"
+        ) from None
+
+
+def _twice(action: Callable[[], Result]) -> Result:
+    """What the action returns, tried once more if another process was making the same tables."""
+    import sqlalchemy as sa
+
+    try:
+        return action()
+    except (sa.exc.IntegrityError, sa.exc.ProgrammingError, sa.exc.OperationalError) as error:
+        if not re.search(r"already exists|duplicate|unique", str(error), re.IGNORECASE):
+            raise
+        time.sleep(1.0)
+        return action()
+
+
+def _first_line(error: BaseException) -> str:
+    """The driver's own message, without SQLAlchemy's statement, parameters and links."""
+    original = getattr(error, "orig", None) or error
+    return (str(original).strip().splitlines() or [type(original).__name__])[0]
