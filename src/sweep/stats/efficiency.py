@@ -15,7 +15,7 @@ import numpy as np
 
 from sweep.core.curve import Curve
 from sweep.stats.estimate import UNKNOWN, Estimate, Interval, Spread, interval, no_interval
-from sweep.stats.gain import Gain, gain_of
+from sweep.stats.gain import DEFAULT_GAIN, Gain, gain_of
 from sweep.stats.timing import step_time
 
 LEVEL = 0.95
@@ -26,7 +26,7 @@ PRIOR_CV = 0.10
 showed over four seeds of one baseline on a shared CPU. Printed, never decided on."""
 
 
-def run_efficiency(curve: Curve, *, warmup_steps: int, gain: Gain = "fitted") -> Estimate:
+def run_efficiency(curve: Curve, *, warmup_steps: int, gain: Gain = DEFAULT_GAIN) -> Estimate:
     """Reward gained per second of a training step, dR / T, of one run; may be negative. Source: S0 section 2.1."""
     gained = gain_of(gain)(curve.score)
     seconds = step_time(curve.step_seconds, warmup_steps)
@@ -44,7 +44,7 @@ def efficiency(
     warmup_steps: int,
     prior_cv: float = PRIOR_CV,
     pooled_variance: Spread | None = None,
-    gain: Gain = "fitted",
+    gain: Gain = DEFAULT_GAIN,
     level: float = LEVEL,
 ) -> Interval:
     """eta = (dR1 / T1) / (dR0 / T0), geometric mean over the pairs; 1.0 is no better than the baseline.
@@ -86,7 +86,7 @@ def ratio(
     return interval(middle, error, degrees, logarithmic=logarithmic, level=level)
 
 
-def pooled_variance(arms: Sequence[Sequence[Curve]], *, warmup_steps: int, gain: Gain = "fitted") -> Spread | None:
+def pooled_variance(arms: Sequence[Sequence[Curve]], *, warmup_steps: int, gain: Gain = DEFAULT_GAIN) -> Spread | None:
     """Seed-to-seed variance over all arms of a campaign, runs in the order of their seeds; None without replicates.
 
     Additive model: log efficiency = arm + seed + rest; the variance of the rest. With one replicated arm the seed

@@ -131,7 +131,7 @@ def gradient_noise_scale(
 def _residuals(score: Sequence[float]) -> Any:
     """The finite scores minus their fitted curve; None if too little was logged."""
     fit = fit_curve(score)
-    return None if fit is None else np.asarray(fit.model.resid)
+    return None if fit is None else fit.residuals
 
 
 def _mean_square(norms: Sequence[float]) -> Estimate:

@@ -1,75 +1,70 @@
-"""`nominal_levels`: the significance level of each look, so that all looks together err at the stated rate.
+"""`level_at`: the significance level of each look, so that all looks at one comparison together err at the stated rate.
 
-Group-sequential test with an error-spending function (Lan and DeMets 1983); looks come after 2, 3, ..., `looks` pairs
-of runs. The boundaries are exact for normal increments; with few seeds the levels are applied to Student's t
-(Jennison and Turnbull 2000, section 4.4), whose error rate the benchmark measures.
+Group-sequential test with an error-spending function (Lan and DeMets 1983): a look after every pair of runs up to the
+last allowed one. Which looks were really taken does not matter: a skipped look only leaves its share unspent. The
+boundaries are exact for normal increments of known variance; with few seeds the same levels are applied to Student's t
+(Jennison and Turnbull 2000, section 4.4), and `SPENT_SHARE` makes up for what that costs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-FIRST_LOOK = 2
-"""Pairs of runs before the first test: one pair shows no spread."""
+SPENDING_POWER = 3.0
+"""Share of the error spent after a share t of the pairs: t to this power (Kim and DeMets 1987). Ours, by simulation at
+8 pairs: 3 finds a true +10 % at a spread of 5 % in 82 %, 2 in 79 %, 1.5 in 78 %, at a mean of 6.1, 5.8, 5.7 pairs."""
 
-SPENDING_POWER = 1.5
-"""Share of the error spent after a share t of the pairs: t to this power (Kim and DeMets 1987). Ours, by simulation."""
+SPENT_SHARE = 0.8
+"""Share of the stated error rate that the levels spend. Ours: Student's t from 2 to 12 pairs errs up to 1.24 times as
+often as its levels say; with this share equal arms part in 3.6-4.7 %, at most, over all looks."""
 
 _GRID = 1201
 _REACH = 8.0
 
 
+def level_at(pairs: int, max_pairs: int, alpha: float) -> float:
+    """Two-sided level of the look after so many pairs; that of the last look afterwards, 0 before the first pair."""
+    levels = nominal_levels(max(1, max_pairs), alpha * SPENT_SHARE)
+    return 0.0 if pairs < 1 else levels[min(pairs, len(levels)) - 1]
+
+
 @lru_cache(maxsize=64)
-def nominal_levels(looks: int, alpha: float, power: float = SPENDING_POWER) -> tuple[float, ...]:
-    """Two-sided level at each look after FIRST_LOOK, ..., `looks` pairs; (alpha,) if there is only one look."""
+def nominal_levels(max_pairs: int, alpha: float, power: float = SPENDING_POWER) -> tuple[float, ...]:
+    """Two-sided level at each look after 1, ..., `max_pairs` pairs, which together spend alpha."""
     levels: list[float] = []
     spent = 0.0
-    grid, density = _start(FIRST_LOOK)
-    for pairs in range(FIRST_LOOK, max(looks, FIRST_LOOK) + 1):
-        if pairs > FIRST_LOOK:
-            grid, density = _step(grid, density, pairs)
-        target = alpha * (pairs / max(looks, FIRST_LOOK)) ** power
-        bound = _bound(grid, density, target - spent)
-        spent = target
-        levels.append(math.erfc(bound / math.sqrt(pairs) / math.sqrt(2)))
-        density = np.where(np.abs(grid) < bound, density, 0.0)
+    sums, density = _first_sum()
+    for pairs in range(1, max_pairs + 1):
+        if pairs > 1:
+            sums, density = _next_sum(sums, density, pairs)
+        due = alpha * (pairs / max_pairs) ** power
+        bound = _bound(sums, density, due - spent)
+        spent = due
+        levels.append(math.erfc(bound / math.sqrt(2 * pairs)))
+        density = np.where(np.abs(sums) < bound, density, 0.0)
     return tuple(levels)
 
 
-def level_at(pairs: int, looks: int, alpha: float) -> float:
-    """The level of the look after so many pairs; 0 before the first, the last one's after the last."""
-    levels = nominal_levels(looks, alpha)
-    return 0.0 if pairs < FIRST_LOOK else levels[min(pairs - FIRST_LOOK, len(levels) - 1)]
+def _first_sum() -> tuple[Any, Any]:
+    sums = np.linspace(-_REACH, _REACH, _GRID)
+    return sums, np.exp(-(sums**2) / 2) / math.sqrt(2 * math.pi)
 
 
-def _start(pairs: int) -> tuple[Any, Any]:
-    grid = np.linspace(-_REACH, _REACH, _GRID) * math.sqrt(pairs)
-    return grid, np.exp(-(grid**2) / (2 * pairs)) / math.sqrt(2 * math.pi * pairs)
-
-
-def _step(grid: Any, density: Any, pairs: int) -> tuple[Any, Any]:
-    """Density of the sum after one more pair."""
+def _next_sum(sums: Any, density: Any, pairs: int) -> tuple[Any, Any]:
+    """Density of the sum after one more pair, of those that were not stopped before."""
     wider = np.linspace(-_REACH, _REACH, _GRID) * math.sqrt(pairs)
-    kernel = np.exp(-((wider[:, None] - grid[None, :]) ** 2) / 2) / math.sqrt(2 * math.pi)
-    return wider, kernel @ density * (grid[1] - grid[0])
+    kernel = np.exp(-((wider[:, None] - sums[None, :]) ** 2) / 2) / math.sqrt(2 * math.pi)
+    return wider, kernel @ density * (sums[1] - sums[0])
 
 
-def _bound(grid: Any, density: Any, error: float) -> float:
-    """The sum beyond which, on both sides together, lies that much probability."""
-    mass: Callable[[float], float] = lambda bound: _tail_mass(grid, density, bound)  # noqa: E731
-    low, high = 0.0, float(grid[-1])
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if mass(middle) > error else (low, middle)
-    return (low + high) / 2
-
-
-def _tail_mass(grid: Any, density: Any, bound: float) -> float:
-    cumulative = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(grid))])
-    inside = np.interp(bound, grid, cumulative) - np.interp(-bound, grid, cumulative)
-    return float(cumulative[-1] - inside)
+def _bound(sums: Any, density: Any, error: float) -> float:
+    """The size beyond which, on both sides together, the sum has that much probability."""
+    steps = (density[1:] + density[:-1]) / 2 * np.diff(sums)
+    below = np.concatenate([[0.0], np.cumsum(steps)])
+    sizes = sums[sums >= 0]
+    outside = below[-1] - (np.interp(sizes, sums, below) - np.interp(-sizes, sums, below))
+    return float(np.interp(-error, -outside, sizes))
