@@ -1,0 +1,124 @@
+"""The actor's gradient norm against its band: explosion, spikes, elevated, low, vanishing.
+
+The band is the actor's alone: a critic's norm of a thousand at the start is normal. The norm is taken before
+clipping, so clipping does not lower it. Raw values are judged; smoothing would hide spikes of a few steps.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sweep.core import verl_keys as keys
+from sweep.health import knobs
+from sweep.health.code import Code
+from sweep.health.evidence import Evidence
+from sweep.health.finding import Confidence, Finding, Move, Severity, Way
+from sweep.health.findings.reward_loss import fell_below_start
+from sweep.health.metric_names import Quantity
+from sweep.health.metric_table import Series
+from sweep.health.trend import episodes, trailing_run
+
+SOURCE = "S0 section 1.1; METHOD sections 6 and 9"
+CALMER = (Move(Way.LOWER, keys.ACTOR_LR), Move(Way.LOWER, knobs.CLIP_GRAD, "1.0 to 0.5"))
+
+
+def gradient_band(evidence: Evidence) -> tuple[Finding, ...]:
+    """Findings about peaks first, then one about the level."""
+    norm = evidence.recent_series(Quantity.GRAD_NORM)
+    if norm is None:
+        return ()
+    peaks = _peaks(evidence, norm)
+    return (*peaks, *_level(evidence, norm, peaks))
+
+
+def _peaks(evidence: Evidence, norm: Series) -> tuple[Finding, ...]:
+    """Explosion if the norm is often above the limit and has not come back, a spike if it was so now and then."""
+    limits = evidence.limits
+    over = norm.values > limits.grad_explosion
+    count = int(np.count_nonzero(over))
+    if not count:
+        return ()
+    share, bursts = count / len(norm), episodes(over)
+    lasting = bool(over[-1]) or bursts >= limits.grad_often_episodes
+    if count > 1 and share >= limits.grad_often and lasting:
+        return (_explosion(evidence, norm, over, share),)
+    steps = norm.steps[over]
+    return (
+        Finding(
+            code=Code.GRAD_SPIKE,
+            severity=Severity.WARN,
+            metric=norm.name,
+            first_step=int(steps[0]),
+            last_step=int(steps[-1]),
+            seen=f"{count} of {len(norm)} points above {limits.grad_explosion:g} in {bursts} episode(s), "
+            f"highest {float(norm.values.max()):.4g}",
+            advice="watch the reward after each spike; if it does not come back, clip harder",
+            direction=(CALMER[1],),
+            source="trl#101; METHOD section 6",
+            figures=(("share", share), ("highest", float(norm.values.max()))),
+        ),
+    )
+
+
+def _explosion(evidence: Evidence, norm: Series, over: np.ndarray, share: float) -> Finding:
+    steps = norm.steps[over]
+    lost = fell_below_start(evidence)
+    return Finding(
+        code=Code.GRAD_EXPLOSION,
+        severity=Severity.CRITICAL if lost or share >= 0.5 else Severity.ERROR,
+        metric=norm.name,
+        first_step=int(steps[0]),
+        last_step=int(steps[-1]),
+        seen=f"{share:.0%} of {len(norm)} points above {evidence.limits.grad_explosion:g}, "
+        f"highest {float(norm.values.max()):.4g}" + ("; the reward fell below its start" if lost else ""),
+        confidence=Confidence.HIGH if len(norm) >= evidence.limits.plateau_min_points else Confidence.MEDIUM,
+        advice="lower the learning rate or clip harder; the norm shown is the one before clipping",
+        direction=CALMER,
+        source=SOURCE,
+        figures=(("share", share), ("highest", float(norm.values.max()))),
+    )
+
+
+def _level(evidence: Evidence, norm: Series, peaks: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Vanishing if the last points are all tiny for long, else low or elevated by the median."""
+    limits = evidence.limits
+    low, high = limits.grad_band
+    tiny = trailing_run(norm.values < limits.grad_vanishing)
+    if tiny >= limits.grad_vanishing_steps and not (evidence.rounded(norm.name) and not norm.values[-tiny:].any()):
+        return (_vanishing(norm[len(norm) - tiny :]),)
+    median = float(np.median(norm.values))
+    if low <= median <= high or (peaks and peaks[0].code is Code.GRAD_EXPLOSION):
+        return ()
+    code = Code.GRAD_ELEVATED if median > high else Code.GRAD_LOW
+    return (
+        Finding(
+            code=code,
+            severity=Severity.INFO,
+            metric=norm.name,
+            first_step=int(norm.steps[0]),
+            last_step=int(norm.steps[-1]),
+            seen=f"median gradient norm {median:.3g}, band {low:g} to {high:g}",
+            confidence=Confidence.MEDIUM,
+            advice="elevated, but no error up to 10; small models live here"
+            if code is Code.GRAD_ELEVATED
+            else "low, but it still learns; judge it with the reward",
+            source=SOURCE,
+            figures=(("median", median),),
+        ),
+    )
+
+
+def _vanishing(tiny: Series) -> Finding:
+    highest = float(tiny.values.max())
+    return Finding(
+        code=Code.GRAD_VANISHING,
+        severity=Severity.WARN,
+        metric=tiny.name,
+        first_step=int(tiny.steps[0]),
+        last_step=int(tiny.steps[-1]),
+        seen=f"{len(tiny)} points in a row at or below {highest:.2g}",
+        advice="no update reaches the weights: look at advantages and loss masks first, then at the learning rate",
+        direction=(Move(Way.CHECK, knobs.ADV_ESTIMATOR), Move(Way.RAISE, keys.ACTOR_LR)),
+        source=SOURCE,
+        figures=(("highest", highest),),
+    )

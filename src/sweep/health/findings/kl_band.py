@@ -1,0 +1,216 @@
+"""KL of the policy to its reference against its band: explosion, high, low, negative, or not measured.
+
+Each name of KL carries its unit, and each unit its band. KL within one update (`actor/ppo_kl`) is another quantity
+and never judged here. Advice on the coefficient goes one way only: high KL wants a stronger penalty.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sweep.core import verl_keys as keys
+from sweep.core.curve import METRICS
+from sweep.health import knobs
+from sweep.health.code import Code
+from sweep.health.evidence import Evidence
+from sweep.health.finding import Confidence, Finding, Move, Severity, Way
+from sweep.health.findings.reward_loss import fell_below_start
+from sweep.health.limits import Limits
+from sweep.health.metric_names import Measured, Quantity, Unit
+from sweep.health.metric_table import Series
+from sweep.health.trend import final_level, fit_line, level_points
+
+SOURCE = "S0 sections 1.1 and 2.2; METHOD section 3"
+STRONGER = (Move(Way.RAISE, keys.KL_COEF, "at most 0.01"), Move(Way.LOWER, keys.ACTOR_LR))
+WEAKER = (Move(Way.LOWER, keys.KL_COEF, "at least 0.0005"),)
+
+
+def kl_band(evidence: Evidence) -> tuple[Finding, ...]:
+    """At most one finding about the level of KL to the reference."""
+    kl = evidence.recent(Quantity.REFERENCE_KL)
+    if kl is None:
+        return _not_measured(evidence)
+    for rule in (_explosion, _negative, _high, _low):
+        finding = rule(evidence, kl)
+        if finding is not None:
+            return (finding,)
+    return ()
+
+
+def band(limits: Limits, unit: Unit) -> tuple[float, float]:
+    """Healthy KL in the unit."""
+    return limits.kl_sequence_band if unit is Unit.PER_SEQUENCE else limits.kl_band
+
+
+def explosion_limit(limits: Limits, unit: Unit) -> float:
+    """KL in the unit that must not be exceeded while climbing; per sequence the band's own upper end."""
+    return limits.kl_sequence_band[1] if unit is Unit.PER_SEQUENCE else limits.kl_explosion
+
+
+def climbs(series: Series, limits: Limits) -> bool:
+    """Whether the last `kl_mean_steps` rise by more than a share of their level, and not by one jump alone."""
+    tail = series.since(int(series.steps[-1]) - limits.kl_mean_steps + 1)
+    fit = fit_line(tail.steps, tail.values)
+    if math.isnan(fit.slope):
+        return False
+    level = max(abs(final_level(tail.values)), 1e-12)
+    return fit.slope * tail.span_steps >= limits.kl_climb * level and fit.correlation >= 0.5
+
+
+def _explosion(evidence: Evidence, kl: Measured) -> Finding | None:
+    limits, series = evidence.limits, kl.series
+    level, limit = final_level(series.values), explosion_limit(limits, kl.unit)
+    if level <= limits.kl_joint_share * limit or not climbs(series, limits):
+        return None
+    reward_lost = fell_below_start(evidence)
+    if level <= limit and not reward_lost:
+        return None
+    above = np.flatnonzero(series.values > limits.kl_joint_share * limit if reward_lost else series.values > limit)
+    beside = " while the reward fell below its start" if reward_lost else ""
+    return _finding(
+        evidence,
+        kl,
+        Code.KL_EXPLOSION,
+        Severity.CRITICAL,
+        f"KL at {level:.3g} {kl.unit.value} (limit {limit:g}) and climbing{beside}",
+        "the penalty is too weak or the actor too aggressive; go back to a checkpoint from before the climb",
+        STRONGER,
+        first_step=int(series.steps[above[0]]) if len(above) else None,
+    )
+
+
+def _negative(evidence: Evidence, kl: Measured) -> Finding | None:
+    limit = evidence.limits.kl_negative[1 if kl.unit is Unit.PER_SEQUENCE else 0]
+    series = kl.series
+    last = series.values[-level_points(len(series)) :]
+    if len(last) < 3 or not (last < 0).all() or float(np.median(last)) > limit:
+        return None
+    return _finding(
+        evidence,
+        kl,
+        Code.KL_NEGATIVE,
+        Severity.ERROR,
+        f"KL stays below zero, at {float(np.median(last)):.3g} {kl.unit.value}: no true KL is negative",
+        "samples do not come from the policy that is scored: no top-k, no forced length, temperature 1, "
+        "or take an estimator that cannot go below zero",
+        (Move(Way.SET, knobs.ROLLOUT_TEMPERATURE, "1.0"), Move(Way.SET, knobs.ROLLOUT_TOP_K, "-1")),
+        source="TRL's PPO documentation and trl#204; verl core_algos kl_penalty",
+    )
+
+
+def _high(evidence: Evidence, kl: Measured) -> Finding | None:
+    limits = evidence.limits
+    top = band(limits, kl.unit)[1]
+    act = top if kl.unit is Unit.PER_SEQUENCE else limits.kl_actions[1]
+    level = _mean(kl.series, limits)
+    if level <= top or len(kl.series) < 3:
+        return None
+    return _finding(
+        evidence,
+        kl,
+        Code.KL_HIGH,
+        Severity.WARN if level > act else Severity.INFO,
+        f"mean KL {level:.3g} {kl.unit.value} over {_mean_points(kl.series, limits)} points, band up to {top:g}",
+        "strengthen the penalty by the factor 1.2 every 100 steps until KL is back in its band",
+        STRONGER if level > act else (),
+    )
+
+
+def _low(evidence: Evidence, kl: Measured) -> Finding | None:
+    limits = evidence.limits
+    level = _mean(kl.series, limits)
+    if kl.unit is Unit.PER_SEQUENCE or kl.series.span_steps < limits.kl_mean_steps or level >= limits.kl_actions[0]:
+        return None
+    if evidence.rounded(kl.name) and level == 0:
+        return None
+    stuck = not _reward_rises(evidence)
+    return _finding(
+        evidence,
+        kl,
+        Code.KL_TOO_LOW,
+        Severity.WARN if stuck else Severity.INFO,
+        f"mean KL {level:.3g} {kl.unit.value} over {_mean_points(kl.series, limits)} points, below "
+        f"{limits.kl_actions[0]:g}; the reward {'does not rise either' if stuck else 'rises all the same'}",
+        "the penalty may hold the policy back: weaken it by the factor 0.8 every 100 steps"
+        if stuck
+        else "nothing to do while the reward rises",
+        WEAKER if stuck else (),
+        confidence=Confidence.MEDIUM,
+    )
+
+
+def _not_measured(evidence: Evidence) -> tuple[Finding, ...]:
+    """Said only where the log or the configuration shows that KL could have been measured."""
+    facts = evidence.facts
+    off = facts.flag(keys.KL_IN_REWARD) is False and facts.flag(keys.KL_LOSS) is False
+    update = evidence.measured(Quantity.UPDATE_KL)
+    if evidence.logged(Quantity.REFERENCE_KL) or not (off or update is not None):
+        return ()
+    zero = update is not None and not update.series.values.any() and not evidence.rounded(update.name)
+    one_update = zero and facts.number(keys.TRAIN_BATCH) == facts.number(keys.MINI_BATCH)
+    seen = "KL to the reference is not in the log" + (": neither KL term is on" if off else "")
+    if zero:
+        seen += "; KL within an update is 0" + (" by construction, with one update a batch" if one_update else "")
+    return (
+        Finding(
+            code=Code.KL_NOT_MEASURED,
+            severity=Severity.INFO,
+            metric=METRICS["kl_nats"],
+            first_step=None,
+            last_step=None,
+            seen=seen,
+            advice="step 2 of the method cannot run until KL to the reference is measured; "
+            "KL within an update never stands in for it",
+            direction=(
+                Move(Way.SET, keys.KL_IN_REWARD, "true, for PPO"),
+                Move(Way.SET, keys.KL_LOSS, "true, for GRPO"),
+            ),
+            source="METHOD sections 3 and 9; verl#791, verl#1265",
+        ),
+    )
+
+
+def _reward_rises(evidence: Evidence) -> bool:
+    reward = evidence.recent_series(Quantity.REWARD)
+    if reward is None:
+        return True
+    fit = fit_line(reward.steps, reward.values)
+    return not fit.slope - 2 * fit.slope_error <= 0
+
+
+def _mean_points(series: Series, limits: Limits) -> int:
+    return len(series.since(int(series.steps[-1]) - limits.kl_mean_steps + 1))
+
+
+def _mean(series: Series, limits: Limits) -> float:
+    return float(np.mean(series.values[-_mean_points(series, limits) :]))
+
+
+def _finding(
+    evidence: Evidence,
+    kl: Measured,
+    code: Code,
+    severity: Severity,
+    seen: str,
+    advice: str,
+    direction: tuple[Move, ...],
+    first_step: int | None = None,
+    confidence: Confidence = Confidence.HIGH,
+    source: str = SOURCE,
+) -> Finding:
+    steps = kl.series.steps
+    return Finding(
+        code=code,
+        severity=severity,
+        metric=kl.name,
+        first_step=int(steps[0]) if first_step is None else first_step,
+        last_step=int(steps[-1]),
+        seen=seen,
+        confidence=confidence,
+        advice=advice,
+        direction=direction,
+        source=source,
+        figures=(("level", final_level(kl.series.values)), ("mean", _mean(kl.series, evidence.limits))),
+    )
