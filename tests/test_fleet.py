@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from fakes import FakeClock, Script, ScriptedEngine, ScriptedRuntime
 from sweep.core.failure import FailureClass
 from sweep.core.outcome import Diverged, Failed, Finished
 from sweep.core.overrides import Overrides
+from sweep.core.plan import Timeouts
 from sweep.core.trial import Trial
-from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped, Timeouts
+from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
+from tests.fakes import FakeClock, Script, ScriptedEngine, ScriptedRuntime
 
 LIMITS = Timeouts(start_seconds=100.0, step_seconds=20.0, end_seconds=5.0)
 

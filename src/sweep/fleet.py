@@ -1,4 +1,4 @@
-"""`Fleet`: hands trials to runtimes and turns their events into outcomes; `Started`, `Stepped`, `Ended`, `Timeouts`.
+"""`Fleet`: hands trials to runtimes and turns their events into outcomes; `Started`, `Stepped`, `Ended`.
 
 A queued trial goes to an idle runtime that serves it; only if none does, an idle one is closed and another started,
 so a queue costs one start for each base configuration in it. What to run next is decided elsewhere.
@@ -16,24 +16,13 @@ from sweep import ports
 from sweep.core.curve import Curve
 from sweep.core.failure import FailureClass
 from sweep.core.outcome import Diverged, Failed, Outcome
+from sweep.core.plan import Timeouts
 from sweep.core.trial import Trial
 from sweep.ending import Classify, Ending, Run, deserves_a_cold_run, outcome_of
 from sweep.errors import EngineError
 
 POLL_SECONDS = 0.2
 """Longest wait on one runtime before the next is looked at; bounds how late a time-out is noticed. Ours."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """How long a runtime may take to be ready, say nothing during a trial, and end a trial after its last step.
-
-    Source: on an H200 a start takes 240 s and a first step 44 s; slow disks and large models take a multiple of it.
-    """
-
-    start_seconds: float = 1200.0
-    step_seconds: float = 600.0
-    end_seconds: float = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,12 +214,12 @@ class Fleet:
         assert run is not None
         log = "" if run.complete or ending.stopped_by else seat.runtime.log_text()
         outcome = outcome_of(run, ending, self._clock(), log, seat.runtime.log_path, self._classify)
-        if not (seat.reuse and ending.reusable):
-            self._dismiss(seat)
         if deserves_a_cold_run(run, ending, outcome, seat.reuse):
             self._queue.insert(0, Run(run.trial, cold=True))
         else:
             self._news.append(Ended(run.trial, outcome))
+        if not (seat.reuse and ending.reusable):
+            self._dismiss(seat)
 
     def _dismiss(self, seat: _Seat) -> None:
         if seat in self._seats:

@@ -17,6 +17,7 @@ from sweep.core.stage import Stage
 from sweep.core.trial import Trial
 from sweep.core.winner import Score, Winner
 
+
 @dataclass(frozen=True, slots=True)
 class RuntimeReady:
     """The runtime has loaded its models and waits for trials; its own warm-up is over."""

@@ -1,10 +1,11 @@
-"""What NVML says about the GPUs of this node: `Reading`, `Device`, `read`. A node without GPUs is an answer.
+"""What NVML says about the GPUs of this node: `Reading`, `Device`, `read`, `leased_memory`. A node without GPUs is an answer.
 
 It does not decide how much free memory is enough, and starts no CUDA context.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +50,19 @@ def read() -> Reading:
         return _read_all(pynvml)
     finally:
         pynvml.nvmlShutdown()
+
+
+def leased_memory() -> dict[str, float]:
+    """UUID to GiB in use, of the GPUs that `CUDA_VISIBLE_DEVICES` leaves this process; of all if it is not set.
+
+    Run it as a Ray task with GPUs: Ray sets the variable to what it leased to the task.
+    """
+    reading = read()
+    names = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if names is None:
+        return {d.uuid: d.used_gib for d in reading.devices}
+    found = [reading.find(name.strip()) for name in names.split(",") if name.strip()]
+    return {d.uuid: d.used_gib for d in found if d is not None}
 
 
 def _read_all(nvml: Any) -> Reading:

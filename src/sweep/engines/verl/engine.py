@@ -1,0 +1,172 @@
+"""`VerlEngine`: starts real verl on a cluster, one process a runtime.
+
+Sees to it beforehand that the cluster can take a runtime at all (verl waits for ever for CPUs that do not exist), and
+afterwards that the memory of its GPUs is really free.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from sweep.core.overrides import Overrides
+from sweep.core.trial import Trial
+from sweep.engines.verl.environment import Machine, inspect, offline_variables
+from sweep.engines.verl.hosting import Launcher
+from sweep.engines.verl.runtime import VerlRuntime, file_logger
+from sweep.engines.verl.settings import EngineSettings, complete, cpus_of, gpus_of, launch_arguments, worker_variables
+from sweep.errors import ConfigError, EngineError
+
+MemoryProbe = Callable[[], Mapping[str, float]]
+"""Run on a node: GPU id to GiB in use, of the GPUs leased to the caller."""
+
+LINGERING_GIB = 1.0
+"""Memory that a GPU may hold above what it held before the runtime: a CUDA context is about half of it. Ours."""
+
+FREE_SECONDS = 60.0
+"""How long a killed process may keep GPU memory; the driver frees it within seconds. Ours."""
+
+MODEL_PATH = "actor_rollout_ref.model.path"
+
+
+class VerlEngine:
+    """Runtimes on one cluster. `locate` puts paths in for the marks that a trial's settings carry."""
+
+    def __init__(
+        self,
+        launcher: Launcher,
+        settings: EngineSettings,
+        *,
+        locate: Callable[[Overrides], Overrides] = lambda overrides: overrides,
+        memory_probe: MemoryProbe | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.slots = settings.slots
+        self._launcher = launcher
+        self._settings = settings
+        self._locate = locate
+        self._memory_probe = None if settings.on_cpu else memory_probe
+        self._sleep = sleep
+        self._clock = clock
+        self._runtimes: list[VerlRuntime] = []
+        self._machine: Machine | None = None
+        self._composed: dict[str, Mapping[str, object]] = {}
+
+    def start(self, trial: Trial, folder: Path, *, reuse: bool = True) -> VerlRuntime:
+        """Start verl with the trial as its configuration.
+
+        Raises:
+            ConfigError: if the cluster is too small for it.
+            EngineError: if the cluster cannot take it now.
+        """
+        self.check(trial)
+        folder = folder.resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        before = self._memory_in_use(trial)
+        overrides = self._complete(trial, folder, reuse)
+        variables = self._variables(overrides)
+        if not reuse:
+            variables = {**variables, **file_logger(folder)}
+        name = f"sweep-{trial.id}-{uuid.uuid4().hex[:8]}"
+        in_workers = {**variables, "SWEEP_MAILBOX": name}
+        host = self._launcher.launch(name, launch_arguments(overrides, in_workers), variables)
+        runtime = VerlRuntime(
+            host,
+            trial,
+            folder,
+            _free_name(folder, "runtime", ".log"),
+            reuse=reuse,
+            overrides_of=lambda other, place: self._complete(other, place.resolve(), True),
+            serves=self.same_runtime,
+            command_extras=worker_variables(in_workers),
+            on_closed=lambda: self._await_memory(trial, before),
+        )
+        self._runtimes.append(runtime)
+        return runtime
+
+    def check(self, trial: Trial) -> None:
+        """Does nothing if the cluster has what `slots` runtimes of this trial reserve.
+
+        Raises:
+            ConfigError: if it has not; the message says what was found and what would do.
+        """
+        found = self._launcher.resources()
+        for kind, each, hint in (
+            ("GPU", gpus_of(trial), "lower trainer.n_gpus_per_node or cluster.slots"),
+            ("CPU", cpus_of(trial, self._settings), "lower cluster.slots, or let Ray count more with cluster.num_cpus"),
+        ):
+            if found.get(kind, 0) < each * self.slots:
+                raise ConfigError(
+                    f"{self.slots} verl at once reserve {each * self.slots} {kind}s ({each} each), but the Ray cluster "
+                    f"has {found.get(kind, 0):g}, and verl would wait for the rest without a word; {hint}"
+                )
+
+    def same_runtime(self, base: Trial, other: Trial) -> bool:
+        """Whether a runtime started with the first can serve the second: what differs can be changed warm."""
+        from sweep.engines.verl.warm_table import needs_new_runtime
+
+        first, second = self._flat(base), self._flat(other)
+        changed = [k for k in first.keys() | second.keys() if first.get(k, ...) != second.get(k, ...)]
+        return not needs_new_runtime(changed, str(first.get("actor_rollout_ref.rollout.name")))
+
+    def versions(self) -> Mapping[str, str]:
+        """Of what a trial depends on, as installed on a node that trains."""
+        return dict(self.machine().versions)
+
+    def machine(self) -> Machine:
+        """What a node that trains has installed; asked once."""
+        if self._machine is None:
+            self._machine = self._launcher.call(inspect, gpus=1)
+        return self._machine
+
+    def close(self) -> None:
+        """End every runtime and the cluster, if it was started here. Safe to call again."""
+        try:
+            for runtime in self._runtimes:
+                runtime.close()
+        finally:
+            self._runtimes.clear()
+            self._launcher.close()
+
+    def _complete(self, trial: Trial, folder: Path, reuse: bool) -> Overrides:
+        return self._locate(complete(trial, str(folder), self._settings, reuse))
+
+    def _variables(self, overrides: Overrides) -> dict[str, str]:
+        return {**offline_variables(str(overrides.get(MODEL_PATH, ""))), **self._settings.variables}
+
+    def _flat(self, trial: Trial) -> Mapping[str, object]:
+        """verl's whole configuration of the trial; the folder is left out of the comparison by being the same."""
+        from sweep.engines.verl.compose import compose, require_known
+
+        if trial.id not in self._composed:
+            self._composed[trial.id] = require_known(compose(self._complete(trial, Path("/"), True))).config
+        return self._composed[trial.id]
+
+    def _memory_in_use(self, trial: Trial) -> Mapping[str, float]:
+        """GiB by GPU, of the GPUs that Ray would give the trial now."""
+        if self._memory_probe is None:
+            return {}
+        return self._launcher.call(self._memory_probe, gpus=gpus_of(trial))
+
+    def _await_memory(self, trial: Trial, before: Mapping[str, float]) -> None:
+        until = self._clock() + FREE_SECONDS
+        while self._memory_probe is not None:
+            now = self._memory_in_use(trial)
+            left = {gpu: used for gpu, used in now.items() if used > before.get(gpu, used) + LINGERING_GIB}
+            if not left:
+                return
+            if self._clock() >= until:
+                held = ", ".join(f"{used:.1f} GiB on {gpu}" for gpu, used in left.items())
+                raise EngineError(f"gpu memory was not given back within {FREE_SECONDS:g} s: {held}")
+            self._sleep(1.0)
+
+
+def _free_name(folder: Path, stem: str, suffix: str) -> Path:
+    """The first of stem, stem-2, stem-3 ... that the folder does not have."""
+    number = 1
+    while (path := folder / (f"{stem}{suffix}" if number == 1 else f"{stem}-{number}{suffix}")).exists():
+        number += 1
+    return path
