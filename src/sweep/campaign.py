@@ -29,6 +29,9 @@ from sweep.stages import decide, objective
 WAIT_SECONDS = 1.0
 """Longest single wait for events; only bounds how fast an interrupt is noticed."""
 
+MOST_ORPHANED_ATTEMPTS = 5
+"""Attempts at a trial whose driver died each time, before the trial itself is suspected. Ours."""
+
 Screen = Callable[[Trial], str]
 """Says why a trial cannot run, or nothing: it then costs no runtime and is recorded as infeasible."""
 
@@ -84,6 +87,7 @@ class Campaign:
             return frozen
         for observer in self._observers:
             observer.stage_started(stage)
+        self._take_up_orphans(stage)
         choice = self._search(stage, base).choice
         winner = Winner(
             stage=stage.name,
@@ -157,6 +161,19 @@ class Campaign:
             return
         self._running[run.trial.id] = run
         self._fleet.submit(run.trial)
+
+    def _take_up_orphans(self, stage: Stage) -> None:
+        """Run again what an earlier driver left running; its runtimes ended with it."""
+        for orphan in self._store.orphans():
+            record = orphan.record
+            if orphan.stage != stage.name:
+                continue
+            proposal = Proposal(record.settings, record.trial.seed, record.requested, record.note)
+            if orphan.attempts < MOST_ORPHANED_ATTEMPTS:
+                self._start(Running(stage, proposal, record.trial))
+            else:
+                message = f"trial {record.trial.id} was running {orphan.attempts} times when its driver died"
+                self._settle(Running(stage, proposal, record.trial), Failed(FailureClass.UNKNOWN, message))
 
     def folder(self, trial: Trial) -> Path:
         """Where the trial's files go."""

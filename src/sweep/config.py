@@ -6,6 +6,7 @@ what would work.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from sweep.core.plan import CampaignPlan, ModelFacts, Timeouts
 from sweep.core.stage import Stage
 from sweep.errors import ConfigError
 from sweep.stage_files import parse_settings, stage_from
+from sweep.tasks import assets
 
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout: `conf/` and `sweeps/` lie here (the package is installed in editable mode)."""
@@ -121,8 +123,8 @@ def compose(overrides: Sequence[str], root: Path = ROOT) -> CampaignConfig:
         typed = OmegaConf.merge(OmegaConf.structured(CampaignConfig), composed)
         OmegaConf.resolve(typed)
         config = OmegaConf.to_object(typed)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(_readable(error, overrides)) from error
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        raise ConfigError(_readable(error, overrides, root)) from error
     assert isinstance(config, CampaignConfig)
     return config
 
@@ -189,15 +191,21 @@ def _own_stages(root: Path) -> list[str]:
 
 
 def _base(config: CampaignConfig) -> Overrides:
-    horizon = [(f"+{keys.SCHEDULE_STEPS}", config.budget.schedule_steps)]
     return Overrides.of(
         [
-            *horizon,
+            (f"+{keys.SCHEDULE_STEPS}", config.budget.schedule_steps),
+            (keys.GPUS_PER_NODE, config.model.gpus),
+            *assets.settings(sources(config)),
             *parse_settings(config.model.verl, "model.verl"),
             *parse_settings(config.task.verl, "task.verl"),
             *parse_settings(config.verl, "verl"),
         ]
     )
+
+
+def sources(config: CampaignConfig) -> assets.Sources:
+    """Where the campaign's model, data and reward come from."""
+    return assets.Sources(config.model.path, config.task.train_files, config.task.val_files, config.task.reward)
 
 
 def _check_name(name: str) -> None:
@@ -256,12 +264,38 @@ def _wanted(asked: str, stages: tuple[Stage, ...]) -> tuple[str, ...]:
     return (asked,)
 
 
-def _readable(error: Exception, overrides: Sequence[str]) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    drop = ("full_key", "object_type", "reference_type", "Set the environment", "To append", "In '")
-    text = "; ".join(line for line in lines if not line.startswith(drop))
+def _readable(error: Exception, overrides: Sequence[str], root: Path) -> str:
+    """The error in our words: what was asked, what would work."""
+    from hydra.errors import MissingConfigException
+
     asked = f" (asked: {' '.join(overrides)})" if overrides else ""
+    if isinstance(error, MissingConfigException) and error.options:
+        group, _, name = (error.missing_cfg_file or "").rpartition("/")
+        return f"{group} must be one of {', '.join(sorted(error.options))}, got {name!r}"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = "; ".join(line for line in lines if not line.startswith(_HYDRA_ASIDES))
+    key = re.search(r"Could not override '([^']+)'", text)
+    if key:
+        near = difflib.get_close_matches(key.group(1), _known_keys(root), n=3)
+        hint = f"; nearest: {', '.join(near)}" if near else ""
+        return f"no setting is called {key.group(1)}{hint}; python -m sweep --cfg shows every key"
     return f"{text}{asked}; python -m sweep --cfg shows every key"
+
+
+_HYDRA_ASIDES = ("full_key", "object_type", "reference_type", "Set the environment", "To append", "In '", "See https")
+
+
+def _known_keys(root: Path) -> list[str]:
+    """Every dotted key of the default configuration."""
+
+    def walk(content: Mapping[str, Any], before: str) -> list[str]:
+        found: list[str] = []
+        for key, value in content.items():
+            inner = walk(value, f"{before}{key}.") if isinstance(value, Mapping) and value else [before + key]
+            found.extend(inner)
+        return found
+
+    return walk(as_mapping(compose((), root)), "")
 
 
 def missing_upstream(plan: CampaignPlan, frozen: Mapping[str, object]) -> str:

@@ -72,14 +72,14 @@ def parse_settings(lines: Sequence[str], where: str) -> list[tuple[str, object]]
         ConfigError: for a line that is not `key=value`.
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import OverrideParseException
+    from hydra.errors import HydraException
 
     parser = OverridesParser.create()
     pairs: list[tuple[str, object]] = []
     for line in lines:
         try:
             parsed = parser.parse_override(line)
-        except OverrideParseException as error:
+        except HydraException as error:
             raise ConfigError(f"{where}: cannot read {line!r} as key=value: {str(error).splitlines()[0]}") from error
         if parsed.is_delete() or parsed.is_sweep_override() or parsed.package is not None:
             raise ConfigError(f"{where}: a verl setting is a plain key=value (with + to add a key), got {line!r}")

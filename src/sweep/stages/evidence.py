@@ -15,7 +15,6 @@ from sweep.stats.gain import fitted_gain
 from sweep.stats.timing import step_time
 from sweep.stats.verdict import Comparison, Verdict, compare
 
-
 ROUNDING_SHARE = 1e-6
 """Gains below this share of the score's size are rounding, not learning. Ours."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from statistics import fmean
 
 from sweep.core.curve import Curve
@@ -26,6 +27,7 @@ ROUGHNESS_WEIGHT = 1.0
 """Score given up a unit of step-to-step roughness. Ours: a curve that swings by its own height is worth nothing."""
 
 
+@lru_cache(maxsize=4096)  # rules replay their walk at each decision; a finished trial's score never changes
 def score(stage: Stage, finished: Finished) -> Score:
     """The trial's score under the stage's objective; NaN if the curve cannot tell.
 

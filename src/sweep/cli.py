@@ -1,0 +1,94 @@
+"""`python -m sweep`: reads the command line, runs the campaign, and turns every ending into an exit code.
+
+Exit codes: 0 done, 1 a bug or a broken environment, 2 configuration, 3 halted by a rule, 4 done but trials failed,
+130 interrupted. Nothing heavy is imported before the request is known to make sense.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from sweep.errors import ConfigError, SweepError
+
+DONE, BUG, CONFIGURATION, HALTED, TRIALS_FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+HELP = """\
+usage: python -m sweep [KEY=VALUE ...]
+
+Tunes verl PPO in four stages, one lever at a time; the winner of each is frozen before the next starts.
+Running the same command again goes on where it ended.
+
+  stage=minibatch|kl|token_budget|lr_lambda|all   what to tune (all); further stages are files in sweeps/
+  model=tiny|smollm2-135m|qwen2.5-0.5b|...        what to train (tiny: generated, runs on a CPU); see conf/model/
+  task=arithmetic|gsm8k                           what to train it on; see conf/task/
+  cluster=local|ray  cluster.slots=N              where, and how many trials at once
+  campaign=NAME                                   everything goes to runs/NAME/ (the model's name)
+  budget.steps=N  budget.seeds=N                  training steps a trial, seeds an arm
+  engine=verl|rehearsal                           real trials, or simulated ones in seconds
+  'verl=["trainer.test_freq=50"]'                 further verl settings
+  stages.STAGE.KEY=VALUE                          any constant of sweeps/STAGE.yaml
+
+  --cfg       print the whole configuration and stop
+  --version   print the version and stop
+  --help      print this and stop
+
+exit codes: 0 done, 1 bug or broken environment, 2 configuration, 3 halted by a rule, 4 done but trials failed
+see also: python -m sweep.preflight, sweep.diagnose, sweep.doctor (each with --help)
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit."""
+    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The exit code of the command line; one clear message on standard error unless it is 0."""
+    try:
+        return _run(arguments)
+    except SweepError as error:
+        print(f"sweep: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        again = " ".join(["python -m sweep", *arguments])
+        print(f"sweep: interrupted; finished trials are kept, go on with: {again}", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _run(arguments: Sequence[str]) -> int:
+    flags = [a for a in arguments if a.startswith("-")]
+    overrides = [a for a in arguments if not a.startswith("-")]
+    if {"--help", "-h"} & set(flags):
+        print(HELP)
+        return DONE
+    if "--version" in flags:
+        from sweep import __version__
+
+        print(__version__)
+        return DONE
+    if {"-m", "--multirun"} & set(flags):
+        raise ConfigError(
+            "-m would start a second driver for each value; a campaign already tries several: "
+            "list the values in sweeps/, or run campaigns of different names one after the other"
+        )
+    unknown = [f for f in flags if f != "--cfg"]
+    if unknown:
+        raise ConfigError(f"unknown option {unknown[0]}; known: --cfg, --version, --help, and KEY=VALUE settings")
+    return _campaign(overrides, only_print="--cfg" in flags)
+
+
+def _campaign(overrides: Sequence[str], *, only_print: bool) -> int:
+    from sweep.config import as_mapping, compose, to_plan
+
+    config = compose(overrides)
+    plan = to_plan(config)
+    if only_print:
+        import yaml
+
+        print(yaml.safe_dump(as_mapping(config), sort_keys=False, allow_unicode=True))
+        return DONE
+    from sweep import wiring
+
+    return TRIALS_FAILED if wiring.run_campaign(config, plan) else DONE

@@ -1,0 +1,199 @@
+"""A whole campaign over the scripted engine: four stages, freezing, resuming, failures, and a kill after any event."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from sweep.campaign import Campaign, trial_folder
+from sweep.config import compose, to_plan
+from sweep.core import verl_keys as keys
+from sweep.core.failure import FailureClass
+from sweep.core.outcome import Failed, Finished
+from sweep.core.trial import Trial
+from sweep.errors import ConfigError, EngineError, StageHalted
+from sweep.fleet import Fleet
+from tests.fakes import FakeClock, Script, ScriptedEngine, flat_metrics
+from tests.fakes_store import Disk, DriverKilled, MemoryStore, RecordingObserver
+
+SETTINGS = ("model=tiny", "budget.steps=20", "budget.warmup_steps=2", "stages.kl.budget.trials=3")
+
+
+@cache
+def planned(*overrides: str):
+    return to_plan(compose([*SETTINGS, *overrides]))
+
+
+class Bench:
+    """A campaign with its scripted surroundings; `again` is the same command once more."""
+
+    def __init__(self, tmp_path: Path, *overrides: str, script=None, slots: int = 1) -> None:
+        self.plan = replace(planned(*overrides), folder=str(tmp_path), slots=slots)
+        self.disk = Disk()
+        self.observer = RecordingObserver()
+        self.script = script or (lambda trial, warm: Script(metrics=response(trial)))
+        self.slots = slots
+        self.engines: list[ScriptedEngine] = []
+        self.waits: list[float] = []
+
+    def run(self, die_after: int | None = None):
+        self.store = MemoryStore(self.disk, die_after=die_after)
+        clock = FakeClock()
+        engine = ScriptedEngine(clock, self.script, slots=self.slots)
+        self.engines.append(engine)
+        fleet = Fleet(
+            engine,
+            folder_of=lambda t: trial_folder(self.plan, t),
+            classify=lambda log: (FailureClass.SOFTWARE_BUG if "bug" in log else FailureClass.ENV_FAULT, log),
+            clock=clock,
+        )
+        campaign = Campaign(
+            self.plan, store=self.store, fleet=fleet, observers=[self.observer], sleep=self.waits.append
+        )
+        try:
+            return campaign.run()
+        finally:
+            fleet.close()
+            if die_after is None:
+                self.store.close()
+
+    def trained(self) -> list[str]:
+        return [t.id for e in self.engines for r in e.started for t in r.given]
+
+
+def response(trial: Trial):
+    """Reward that depends on every knob, so that each stage has something to find."""
+    lr, lam = trial.overrides.get(keys.ACTOR_LR), trial.overrides.get(keys.LAM)
+    gain = 0.3 * (1.5 if lr == 7.5e-4 else 1.0) * (1.2 if lam == 0.95 else 1.0)
+    band = trial.overrides.get(keys.KL_TYPE) == "band"
+    sequences = trial.overrides.get(keys.MAX_SEQS)
+
+    def metrics(step: int) -> dict[str, float]:
+        score = 0.1 + gain * step / trial.steps + (0.1 if band else 0.0)
+        rate = {8: 100.0, 16: 120.0, 32: 140.0, 64: 130.0}.get(int(sequences), 90.0)
+        return flat_metrics(step) | {"critic/score/mean": score, "sweep/rollout_tokens_per_s": rate}
+
+    return metrics
+
+
+def test_four_stages_freeze_four_winners_each_on_the_one_before(tmp_path):
+    bench = Bench(tmp_path)
+    winners = bench.run()
+    assert [w.stage for w in winners] == ["minibatch", "kl", "token_budget", "lr_lambda"]
+    by_stage = {w.stage: w.choice.settings for w in winners}
+    assert by_stage["kl"].get(keys.KL_TYPE) == "band"
+    assert by_stage["token_budget"].get(keys.MAX_BATCHED_TOKENS) == 1024
+    assert by_stage["lr_lambda"].get(keys.ACTOR_LR) == 7.5e-4
+    assert by_stage["lr_lambda"].get(keys.LAM) == 0.95
+    last = next(r for r in reversed(bench.store.records(bench.plan.stage("lr_lambda"))))
+    assert last.trial.overrides.get(keys.KL_TYPE) == "band"
+    assert last.trial.overrides.get(keys.MAX_BATCHED_TOKENS) == 1024
+
+
+def test_no_trial_is_run_twice_so_a_stages_baseline_is_the_winner_before_it(tmp_path):
+    bench = Bench(tmp_path)
+    bench.run()
+    trained = bench.trained()
+    assert len(trained) == len(set(trained))
+    records = [r for s in bench.plan.stages for r in bench.store.records(s)]
+    assert len(records) > len(trained)
+
+
+def test_the_same_command_again_runs_nothing(tmp_path):
+    bench = Bench(tmp_path)
+    first = bench.run()
+    before = len(bench.trained())
+    assert bench.run() == first
+    assert len(bench.trained()) == before
+
+
+def test_a_changed_base_is_refused_and_the_change_is_named(tmp_path):
+    bench = Bench(tmp_path)
+    bench.run()
+    bench.plan = planned('verl=["algorithm.gamma=0.9"]')
+    with pytest.raises(ConfigError, match=r"algorithm\.gamma None -> 0\.9"):
+        bench.run()
+
+
+def test_two_slots_give_the_same_winners_as_one(tmp_path):
+    one, two = Bench(tmp_path / "1"), Bench(tmp_path / "2", slots=2)
+    settings = [w.choice.settings for w in one.run()]
+    assert [w.choice.settings for w in two.run()] == settings
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_driver_killed_after_any_write_resumes_to_the_same_winners_and_repeats_nothing(tmp_path, slots):
+    whole = Bench(tmp_path, slots=slots)
+    expected = [w.choice.settings for w in whole.run()]
+    for writes in range(1, whole.disk.writes):
+        bench = Bench(tmp_path, slots=slots)
+        with pytest.raises(DriverKilled):
+            bench.run(die_after=writes)
+        bench.disk.held = False
+        finished = {i for kept in bench.disk.stages.values() for i, one in kept.items() if one.record.finished}
+        before = len(bench.trained())
+        assert [w.choice.settings for w in bench.run()] == expected, f"killed after write {writes}"
+        assert not finished & set(bench.trained()[before:]), f"killed after write {writes}"
+
+
+def test_an_environment_fault_is_tried_again_and_does_not_use_the_budget(tmp_path):
+    failures = iter([True, False])
+
+    def script(trial, warm):
+        if next(failures, False):
+            return Script(dies_at=3, log="connection reset")
+        return Script(metrics=response(trial))
+
+    bench = Bench(tmp_path, "stage=minibatch", script=script)
+    bench.run()
+    assert bench.waits == [5.0]
+    stage = bench.plan.stage("minibatch")
+    assert all(r.finished for r in bench.store.records(stage))
+
+
+def test_three_equal_environment_faults_without_a_step_stop_the_campaign(tmp_path):
+    bench = Bench(tmp_path, script=lambda t, w: Script(dies_at=0, log="no route to host"))
+    with pytest.raises(EngineError, match="no route to host"):
+        bench.run()
+    assert bench.waits == [5.0, 30.0]
+
+
+def test_a_bug_in_one_candidate_is_recorded_and_the_campaign_goes_on(tmp_path):
+    def script(trial, warm):
+        if trial.overrides.get(keys.LAM) == 0.99:
+            return Script(dies_at=5, log="a bug")
+        return Script(metrics=response(trial))
+
+    bench = Bench(tmp_path, script=script)
+    assert len(bench.run()) == 4
+    outcomes = [r.outcome for r in bench.store.records(bench.plan.stage("lr_lambda"))]
+    assert sum(isinstance(o, Failed) for o in outcomes) == 1
+    assert sum(isinstance(o, Finished) for o in outcomes) >= 4
+
+
+def test_a_flat_baseline_halts_the_first_stage(tmp_path):
+    bench = Bench(tmp_path, script=lambda t, w: Script(metrics=lambda s: flat_metrics(s) | {"critic/score/mean": 0.2}))
+    with pytest.raises(StageHalted, match="gained"):
+        bench.run()
+
+
+def test_a_trial_that_cannot_run_costs_no_runtime_and_is_recorded_as_infeasible(tmp_path):
+    bench = Bench(tmp_path)
+    clock = FakeClock()
+    engine = ScriptedEngine(clock, bench.script)
+    fleet = Fleet(engine, folder_of=lambda t: tmp_path, classify=lambda log: (FailureClass.UNKNOWN, log), clock=clock)
+    store = MemoryStore()
+    campaign = Campaign(
+        bench.plan,
+        store=store,
+        fleet=fleet,
+        screen=lambda t: "lam must be below 0.98" if t.overrides.get(keys.LAM) == 0.99 else "",
+    )
+    assert len(campaign.run()) == 4
+    given = [t for r in engine.started for t in r.given]
+    assert all(t.overrides.get(keys.LAM) != 0.99 for t in given)
+    failed = [r.outcome for s in bench.plan.stages for r in store.records(s) if isinstance(r.outcome, Failed)]
+    assert [f.failure_class for f in failed] == [FailureClass.INFEASIBLE_CONFIG]
