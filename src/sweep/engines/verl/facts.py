@@ -1,0 +1,153 @@
+"""`gather`: everything preflight can know here and now around a composed configuration.
+
+Reads files and asks the machine; starts no verl and uses no GPU. The machine counts only if it has a GPU: on a
+laptop its CPUs and disks say nothing about where the run will be.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweep.engines.verl.compose import Composed
+from sweep.engines.verl.data_facts import read_data, reward_problem
+from sweep.engines.verl.model_facts import read_model
+from sweep.health.preflight import keys
+from sweep.health.preflight.facts import Facts
+from sweep.health.preflight.settings import Config, text, texts
+
+GIB = 1024**3
+
+LOGGER_MODULES = {
+    "wandb": "wandb",
+    "mlflow": "mlflow",
+    "swanlab": "swanlab",
+    "vemlp_wandb": "volcengine_ml_platform",
+    "tensorboard": "torch.utils.tensorboard",
+    "clearml": "clearml",
+    "trackio": "trackio",
+}
+"""Logger name to the module it needs. Source: verl utils/tracking.py."""
+
+TRACKER_FILE = "latest_checkpointed_iteration.txt"
+"""Source: verl trainer/ppo/v1/trainer_base.py."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The machine that a trial will run on; None is unknown."""
+
+    gpu_count: int | None = None
+    gpu_gib: float | None = None
+    logical_cpus: int | None = None
+    host_memory_gib: float | None = None
+
+
+def this_machine() -> Machine:
+    """This machine if it has NVIDIA GPUs; an unknown one if not."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:  # no library, no driver, no permission: all mean that GPUs are unknown here
+        return Machine()
+    try:
+        count = pynvml.nvmlDeviceGetCount()
+        sizes = [pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(i)).total for i in range(count)]
+    finally:
+        pynvml.nvmlShutdown()
+    if not count:
+        return Machine()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    chosen = len([name for name in visible.split(",") if name.strip()]) if visible is not None else count
+    return Machine(min(count, chosen), min(sizes) / GIB, _logical_cpus(), _host_memory_gib())
+
+
+def gather(
+    composed: Composed,
+    *,
+    machine: Machine | None = None,
+    trial_steps: int | None = None,
+    swept: frozenset[str] = frozenset(),
+    load_reward: bool = True,
+) -> Facts:
+    """The facts around a configuration; a machine that is not given is asked for."""
+    config, place = composed.config, machine if machine is not None else this_machine()
+    files = texts(config, keys.TRAIN_FILES) if keys.TRAIN_FILES in composed.given else ()
+    data = read_data(files)
+    folder = Path(text(config, keys.CHECKPOINT_DIR) or ".").expanduser()
+    reward_name = text(config, "reward.custom_reward_function.name") or "compute_score"
+    return Facts(
+        given=composed.given,
+        swept=swept,
+        added=composed.added,
+        unknown_keys=composed.unknown,
+        model=read_model(text(config, keys.MODEL_PATH)),
+        critic_model=read_model(text(config, keys.CRITIC_MODEL_PATH)),
+        gpu_count=place.gpu_count,
+        gpu_gib=place.gpu_gib,
+        logical_cpus=place.logical_cpus,
+        host_memory_gib=place.host_memory_gib,
+        free_disk_gib=_free_gib(folder) if place.gpu_count else None,
+        ray_temp_dir=_ray_folder(),
+        dataset_rows=data.rows,
+        dataset_columns=data.columns,
+        data_sources=data.sources,
+        missing_files={keys.TRAIN_FILES: "; ".join(data.unreadable)} if data.unreadable else {},
+        missing_modules=_missing_loggers(config),
+        reward_error=reward_problem(text(config, keys.REWARD_PATH), reward_name) if load_reward else None,
+        trial_steps=trial_steps,
+        existing_checkpoint=_existing_checkpoint(folder),
+        verl_version=_version("verl"),
+    )
+
+
+def _logical_cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _host_memory_gib() -> float:
+    import psutil
+
+    return float(psutil.virtual_memory().total) / GIB
+
+
+def _free_gib(folder: Path) -> float | None:
+    """GiB free where the folder is, or would be."""
+    for place in (folder.absolute(), *folder.absolute().parents):
+        if place.exists():
+            return shutil.disk_usage(place).free / GIB
+    return None
+
+
+def _ray_folder() -> str | None:
+    parent = os.environ.get("RAY_TMPDIR")
+    return str(Path(parent, "ray")) if parent else None
+
+
+def _missing_loggers(config: Config) -> frozenset[str]:
+    wanted = set(texts(config, keys.LOGGER)) & set(LOGGER_MODULES)
+    return frozenset(name for name in wanted if not _installed(LOGGER_MODULES[name]))
+
+
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec(module.partition(".")[0]) is not None
+
+
+def _existing_checkpoint(folder: Path) -> str | None:
+    try:
+        step = (folder / TRACKER_FILE).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return None
+    return f"global_step_{step}" if step.isdigit() and int(step) > 0 else None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,176 @@
+"""Advice on several GPUs and on density, each with its reason and with verl's real limits: INFO only.
+
+The articles' rules of thumb are kept where they hold; where verl or a measurement says otherwise, that is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sweep.core.lattice import valid_mini_batches
+from sweep.health.preflight import keys
+from sweep.health.preflight.batches import roles
+from sweep.health.preflight.facts import Facts
+from sweep.health.preflight.finding import PreflightFinding, info
+from sweep.health.preflight.memory import GIB, ROLLOUT_BYTES
+from sweep.health.preflight.parallel import fitting_tensor_parallel, fitting_ulysses
+from sweep.health.preflight.settings import (
+    Config,
+    flag,
+    layout,
+    needs_reference,
+    number,
+    sequence_tokens,
+    text,
+    uses_megatron,
+    whole,
+)
+
+ULYSSES_MOST = 4
+"""Source: S0 section 3.1: 4 rather than 8 on 8 GPUs, communication -37 %."""
+
+LONG_SEQUENCE = 32768
+"""Tokens above which verl's documentation recommends Ulysses at all. Source: verl docs/perf/perf_tuning.rst."""
+
+LARGE_MODEL = 7e9
+"""Parameters from which S0 turns FSDP's memory options. Source: S0 section 3.2."""
+
+WRAP_PARAMETERS = 1_000_000_000
+"""Source: S0 section 3.2."""
+
+LOG_PROB_MOST = 20
+"""Log-prob micro-batch above which S1 saw padding overhead. Source: S1 section 2.3."""
+
+
+def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
+    """Advice on parallel sizes, FSDP memory and density."""
+    gpus = layout(config).gpus
+    if gpus is None or uses_megatron(config):
+        return
+    if gpus > 1:
+        yield from _ulysses(config, facts, gpus)
+        yield from _tensor_parallel(config, facts, gpus)
+    yield from _fsdp(config, facts)
+    yield from _density(config, facts)
+
+
+def _ulysses(config: Config, facts: Facts, gpus: int) -> Iterator[PreflightFinding]:
+    size, longest = layout(config).sequence_parallel, sequence_tokens(config)
+    fits = [fit for fit in fitting_ulysses(gpus, facts.model) if fit <= min(ULYSSES_MOST, gpus)]
+    best = max(fits, default=1)
+    if size > ULYSSES_MOST:
+        yield info(
+            "ADVISE_ULYSSES",
+            f"a sequence-parallel size of {size} spends much of the step on communication",
+            f"S0 measured 37 % less communication with {ULYSSES_MOST} than with 8 on 8 GPUs",
+            nearest=(f"{keys.ACTOR_ULYSSES}={best}",),
+            keys=(keys.ACTOR_ULYSSES,),
+            source="S0 section 3.1",
+        )
+    elif size == 1 and longest is not None and longest > LONG_SEQUENCE and best > 1:
+        yield info(
+            "ADVISE_ULYSSES",
+            f"sequences reach {longest} tokens on one rank",
+            f"{best} is min({ULYSSES_MOST}, GPUs) as far as the model's heads allow; it halves or quarters activations",
+            nearest=(f"{keys.ACTOR_ULYSSES}={best}",),
+            keys=(keys.ACTOR_ULYSSES,),
+            source="S0 section 3.1; verl docs/perf/perf_tuning.rst",
+        )
+    elif size > 1 and longest is not None and longest <= LONG_SEQUENCE:
+        yield info(
+            "ADVISE_ULYSSES",
+            f"sequences of at most {longest} tokens seldom need sequence parallelism",
+            f"verl recommends it above {LONG_SEQUENCE} tokens; below, S0's min({ULYSSES_MOST}, GPUs) costs more "
+            "communication than it saves memory",
+            nearest=(f"{keys.ACTOR_ULYSSES}=1",),
+            keys=(keys.ACTOR_ULYSSES,),
+            source="verl docs/perf/perf_tuning.rst; S0 section 3.1",
+        )
+
+
+def _tensor_parallel(config: Config, facts: Facts, gpus: int) -> Iterator[PreflightFinding]:
+    size, share = whole(config, keys.ROLLOUT_TP), number(config, keys.ROLLOUT_UTIL)
+    if size is None or size < 1 or facts.model.parameters is None or facts.gpu_gib is None or not share:
+        return
+    weights = facts.model.parameters * ROLLOUT_BYTES / GIB
+    fits = fitting_tensor_parallel(gpus, facts.model.attention_heads)
+    least = next((fit for fit in fits if weights < facts.gpu_gib * share * fit / 2), None)
+    if least is not None and least < size:
+        yield info(
+            "ADVISE_TP",
+            f"{weights:.1f} GiB of weights would fit at TP {least}, {keys.ROLLOUT_TP} is {size}",
+            "more replicas with a smaller TP usually generate faster; S1 saw the opposite with a 0.5B model on 2 GPUs "
+            "(3.21 to 2.45 s at TP 2), so measure both",
+            nearest=(f"{keys.ROLLOUT_TP}={least}",),
+            keys=(keys.ROLLOUT_TP,),
+            source="verl docs/perf/perf_tuning.rst; S1 section 5.3",
+        )
+
+
+def _fsdp(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
+    if (facts.model.parameters or 0.0) < LARGE_MODEL:
+        return
+    if (whole(config, keys.ACTOR_WRAP_PARAMS) or 0) < WRAP_PARAMETERS:
+        yield info(
+            "ADVISE_FSDP_WRAP",
+            f"{keys.ACTOR_WRAP_PARAMS} is below {WRAP_PARAMETERS}",
+            "fewer, larger FSDP units; verl wraps by layer class anyway unless a minimum is set",
+            nearest=(f"{keys.ACTOR_WRAP_PARAMS}={WRAP_PARAMETERS}",),
+            keys=(keys.ACTOR_WRAP_PARAMS,),
+            source="S0 section 3.2",
+        )
+    if flag(config, keys.ACTOR_RESHARD) is False:
+        yield info(
+            "ADVISE_FULL_SHARD",
+            f"{keys.ACTOR_RESHARD} is false",
+            "parameters then stay whole between forward and backward; true is FULL_SHARD",
+            nearest=(f"{keys.ACTOR_RESHARD}=true",),
+            keys=(keys.ACTOR_RESHARD,),
+            source="S0 section 3.2; verl workers/engine/fsdp/utils.py",
+        )
+    if flag(config, keys.ACTOR_PARAM_OFFLOAD):
+        yield info(
+            "ADVISE_OFFLOAD",
+            f"{keys.ACTOR_PARAM_OFFLOAD} is true",
+            "it saves memory and costs time: optimizer offload took a step from 0.75 to 1.68 s for 4.7 GiB elsewhere, "
+            "although S0 reports 11 % faster; keep it as the last remedy",
+            keys=(keys.ACTOR_PARAM_OFFLOAD,),
+            source="NVIDIA-NeMo/RL PR #3628; pytorch/pytorch#74588; S0 section 3.2",
+        )
+
+
+def _density(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
+    actor = next((role for role in roles(config) if role.name == "actor"), None)
+    if actor is not None and actor.micro:
+        share = actor.mini * layout(config).rollout_n // actor.ranks
+        larger = [size for size in valid_mini_batches(share) if size > actor.micro] if share else []
+        if larger:
+            yield info(
+                "ADVISE_MICRO",
+                f"{keys.ACTOR_MICRO} is {actor.micro}, one rank has {share} rows of a mini-batch",
+                "larger micro-batches change speed and memory, not the result; dynamic batches save the tuning",
+                nearest=(f"{keys.ACTOR_MICRO}={larger[0]}", f"{keys.ACTOR_DYNAMIC}=true"),
+                keys=(keys.ACTOR_MICRO, keys.ACTOR_DYNAMIC),
+                source="S1 section 3.1; verl docs/perf/perf_tuning.rst",
+            )
+    log_probs = [keys.ROLLOUT_LOG_PROB_MICRO] + ([keys.REF_LOG_PROB_MICRO] if needs_reference(config) else [])
+    for key in log_probs:
+        micro = whole(config, key)
+        if micro is not None and micro > LOG_PROB_MOST and not flag(config, keys.ACTOR_DYNAMIC):
+            yield info(
+                "ADVISE_LOG_PROB_MICRO",
+                f"{key} is {micro}",
+                f"above {LOG_PROB_MOST} S1 saw padding cost more than it saved",
+                nearest=(f"{key}=16",),
+                keys=(key,),
+                source="S1 section 2.3",
+            )
+    if text(config, keys.DATA_SEED) is None and keys.DATA_SEED in config and config[keys.DATA_SEED] is None:
+        yield info(
+            "DATA_SEED_NULL",
+            f"{keys.DATA_SEED} is null",
+            "every run then sees the same order: repeated runs are no replicates",
+            nearest=(f"{keys.DATA_SEED}=1",),
+            keys=(keys.DATA_SEED,),
+            source="METHOD section 9",
+        )

@@ -1,0 +1,218 @@
+"""Whether the KL settings do anything, and cannot do harm: the coefficient, the adaptive controller, our band.
+
+Two different mechanisms are kept apart: a penalty in the reward (`algorithm.*`) and a loss term
+(`actor_rollout_ref.actor.*`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sweep.health.preflight import keys
+from sweep.health.preflight.facts import Facts
+from sweep.health.preflight.finding import PreflightFinding, error, info, warn
+from sweep.health.preflight.settings import Config, flag, layout, number, text, whole
+
+TYPES = ("fixed", "adaptive", "band")
+"""Controller types: verl's two, and the band of our plug-in. Source: verl trainer/ppo/core_algos.py."""
+
+TARGET_KL_DEFAULT = 0.1
+"""Source: verl trainer/config/ppo_trainer.yaml."""
+
+ADAPTIVE_STEP = 0.2
+"""Largest relative error the adaptive controller acts on. Source: verl trainer/ppo/core_algos.py."""
+
+SAFE_COEF = (0.0005, 0.01)
+"""Source: S0 section 1.3."""
+
+BAND_DEFAULTS = {
+    keys.BAND_LOW: 0.04,
+    keys.BAND_HIGH: 0.18,
+    keys.BAND_RAISE: 1.2,
+    keys.BAND_LOWER: 0.8,
+    keys.BAND_INTERVAL: 100.0,
+    keys.COEF_MIN: 0.0005,
+    keys.COEF_MAX: 0.01,
+}
+"""Source: S0 section 2.2; the bounds S0 section 1.3."""
+
+
+def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
+    """Findings on KL settings."""
+    in_reward = flag(config, keys.KL_IN_REWARD)
+    if in_reward is None:
+        return
+    kind = text(config, keys.KL_TYPE)
+    if kind is not None and kind not in TYPES:
+        yield error(
+            "KL_TYPE_UNKNOWN",
+            f"{keys.KL_TYPE} is {kind!r}",
+            f"known are {', '.join(TYPES)}; verl raises only when its trainer starts",
+            nearest=tuple(f"{keys.KL_TYPE}={known}" for known in TYPES),
+            keys=(keys.KL_TYPE,),
+            source="verl trainer/ppo/core_algos.py",
+        )
+    yield from _dead_coefficient(config, facts, in_reward)
+    yield from _idle_target(config, facts, kind, in_reward)
+    if kind == "adaptive":
+        yield from _adaptive(config, facts)
+    if kind == "band" or any(key in config for key in keys.BAND_KEYS):
+        yield from _band(config, kind, in_reward)
+    if in_reward:
+        yield from _both_terms(config)
+        yield from _safe_range(config)
+
+
+def _dead_coefficient(config: Config, facts: Facts, in_reward: bool) -> Iterator[PreflightFinding]:
+    if in_reward or not facts.set_on_purpose(keys.KL_COEF):
+        return
+    loss = flag(config, keys.USE_KL_LOSS)
+    yield error(
+        "KL_COEF_WITHOUT_KL",
+        f"{keys.KL_COEF} is set, and {keys.KL_IN_REWARD} is false",
+        f"verl never reads it then; {keys.USE_KL_LOSS} has its own {keys.KL_LOSS_COEF}"
+        if loss
+        else "verl never reads it then, and no other KL term is on: training has no KL penalty at all",
+        nearest=(f"{keys.KL_IN_REWARD}=true", *((f"{keys.KL_LOSS_COEF}={config.get(keys.KL_COEF)}",) if loss else ())),
+        keys=(keys.KL_COEF, keys.KL_IN_REWARD),
+        source="METHOD section 9; verl trainer/ppo/v1/trainer_base.py",
+    )
+
+
+def _idle_target(config: Config, facts: Facts, kind: str | None, in_reward: bool) -> Iterator[PreflightFinding]:
+    target = number(config, keys.KL_TARGET)
+    chosen = facts.set_on_purpose(keys.KL_TARGET) or target not in (None, TARGET_KL_DEFAULT)
+    if not chosen or (kind == "adaptive" and in_reward):
+        return
+    yield warn(
+        "TARGET_KL_UNUSED",
+        f"{keys.KL_TARGET} is {target}, and the controller is {kind}" + ("" if in_reward else ", without a KL term"),
+        "only the adaptive controller of a penalty in the reward reads a target",
+        nearest=(f"{keys.KL_TYPE}=adaptive", f"~{keys.KL_TARGET}"),
+        keys=(keys.KL_TARGET, keys.KL_TYPE),
+        source="METHOD section 9; verl trainer/ppo/core_algos.py",
+    )
+
+
+def _adaptive(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
+    horizon, train = number(config, keys.KL_HORIZON), whole(config, keys.TRAIN_BATCH)
+    target = number(config, keys.KL_TARGET)
+    for key, value in ((keys.KL_HORIZON, horizon), (keys.KL_TARGET, target)):
+        if value is not None and value <= 0:
+            yield error(
+                "OUT_OF_RANGE",
+                f"{key} is {value:g}",
+                "the adaptive controller divides by it",
+                keys=(key,),
+                source="verl trainer/ppo/core_algos.py",
+            )
+    if horizon is None or horizon <= 0 or not train:
+        return
+    rows = train * layout(config).rollout_n
+    limit = horizon / ADAPTIVE_STEP
+    if rows >= limit:
+        yield error(
+            "ADAPTIVE_KL_SIGN_FLIP",
+            f"a step of {rows} rows is not below {limit:g}, 5 x {keys.KL_HORIZON} {horizon:g}",
+            "the controller multiplies the coefficient by 1 - 0.2 x rows / horizon when KL is low: it turns 0 or "
+            "negative, and the penalty into a reward",
+            nearest=(f"{keys.KL_HORIZON}={int(rows * ADAPTIVE_STEP * 10)}",),
+            keys=(keys.KL_HORIZON, keys.TRAIN_BATCH, keys.ROLLOUT_N),
+            source="verl trainer/ppo/core_algos.py",
+            computed={"rows": rows, "limit": limit},
+        )
+
+
+def _band(config: Config, kind: str | None, in_reward: bool) -> Iterator[PreflightFinding]:
+    given = [key for key in keys.BAND_KEYS if key in config]
+    if kind != "band":
+        yield warn(
+            "BAND_UNUSED",
+            f"{given[0]} is set, and {keys.KL_TYPE} is {kind}",
+            "only the band controller reads it",
+            nearest=(f"{keys.KL_TYPE}=band",),
+            keys=(*given, keys.KL_TYPE),
+            source="METHOD section 3",
+        )
+        return
+    if not in_reward:
+        yield error(
+            "BAND_WITHOUT_KL",
+            f"{keys.KL_TYPE} is band, and {keys.KL_IN_REWARD} is false",
+            "the controller sets the coefficient of a penalty that does not exist",
+            nearest=(f"{keys.KL_IN_REWARD}=true",),
+            keys=(keys.KL_TYPE, keys.KL_IN_REWARD),
+            source="METHOD section 3",
+        )
+    values = {key: number(config, key) if key in config else default for key, default in BAND_DEFAULTS.items()}
+    for claim, broken, broken_keys in _band_claims(config, values):
+        if broken:
+            yield error(
+                "BAND_INVALID",
+                ", ".join(f"{key}={config.get(key, values.get(key))}" for key in broken_keys),
+                claim,
+                nearest=tuple(f"+{key}={BAND_DEFAULTS[key]:g}" for key in broken_keys if key in BAND_DEFAULTS),
+                keys=broken_keys,
+                source="METHOD section 3",
+            )
+
+
+def _band_claims(config: Config, values: dict[str, float | None]) -> Iterator[tuple[str, bool, tuple[str, ...]]]:
+    """What must hold of a band, whether it is broken, and by which keys; a value that is no number breaks it."""
+    low, high = values[keys.BAND_LOW], values[keys.BAND_HIGH]
+    yield (
+        "the band's lower edge is at least 0 and below its upper edge",
+        low is None or high is None or not 0.0 <= low < high,
+        (keys.BAND_LOW, keys.BAND_HIGH),
+    )
+    up, down = values[keys.BAND_RAISE], values[keys.BAND_LOWER]
+    yield "raising multiplies by more than 1", up is None or up <= 1.0, (keys.BAND_RAISE,)
+    yield "lowering multiplies by a factor between 0 and 1", down is None or not 0.0 < down < 1.0, (keys.BAND_LOWER,)
+    interval = values[keys.BAND_INTERVAL]
+    yield (
+        "the interval is a whole number of steps, at least 1",
+        interval is None or interval < 1 or interval != int(interval),
+        (keys.BAND_INTERVAL,),
+    )
+    least, most, start = values[keys.COEF_MIN], values[keys.COEF_MAX], number(config, keys.KL_COEF)
+    ordered = least is not None and most is not None and 0.0 < least < most
+    yield "the coefficient's bounds are positive and in order", not ordered, (keys.COEF_MIN, keys.COEF_MAX)
+    outside = ordered and start is not None and not (least or 0.0) <= start <= (most or 0.0)
+    yield "the starting coefficient lies inside its bounds", outside, (keys.KL_COEF, keys.COEF_MIN, keys.COEF_MAX)
+
+
+def _both_terms(config: Config) -> Iterator[PreflightFinding]:
+    if flag(config, keys.USE_KL_LOSS):
+        yield warn(
+            "KL_TWICE",
+            f"{keys.KL_IN_REWARD} and {keys.USE_KL_LOSS} are both true",
+            "KL is charged twice, and the controller moves only one of the two coefficients",
+            nearest=(f"{keys.USE_KL_LOSS}=false",),
+            keys=(keys.KL_IN_REWARD, keys.USE_KL_LOSS),
+            source="verl utils/config.py",
+        )
+
+
+def _safe_range(config: Config) -> Iterator[PreflightFinding]:
+    coefficient = number(config, keys.KL_COEF)
+    low, high = SAFE_COEF
+    if coefficient is None or low <= coefficient <= high:
+        return
+    if coefficient <= 0:
+        yield error(
+            "OUT_OF_RANGE",
+            f"{keys.KL_COEF} is {coefficient:g}",
+            "zero switches the penalty off, a negative coefficient rewards leaving the reference",
+            nearest=(f"{keys.KL_COEF}={low:g}",),
+            keys=(keys.KL_COEF,),
+            source="S0 section 2.2",
+        )
+        return
+    yield info(
+        "KL_COEF_OUTSIDE_SAFE_RANGE",
+        f"{keys.KL_COEF} {coefficient:g} is outside {low:g} to {high:g}",
+        "too small lets the policy leave the reference, too large stops exploration",
+        nearest=(f"{keys.KL_COEF}={min(max(coefficient, low), high):g}",),
+        keys=(keys.KL_COEF,),
+        source="S0 section 1.3",
+    )

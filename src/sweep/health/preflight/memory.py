@@ -1,0 +1,178 @@
+"""Whether the model fits: its weights in the rollout's share of the GPU, and the training state beside them.
+
+Estimates from parameter counts, with the per-parameter bytes below; activations are estimated roughly and without
+fragmentation. So only what cannot hold by weights alone is an error, and the rest a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sweep.health.preflight import keys
+from sweep.health.preflight.facts import Facts, ModelFacts
+from sweep.health.preflight.finding import PreflightFinding, error, info, warn
+from sweep.health.preflight.settings import (
+    Config,
+    flag,
+    layout,
+    needs_critic,
+    needs_reference,
+    number,
+    sequence_tokens,
+    uses_megatron,
+    whole,
+)
+
+GIB = 1024**3
+
+ROLLOUT_BYTES = 2.0
+"""Bytes a parameter takes in the inference engine: bfloat16. Source: verl trainer/config/rollout/rollout.yaml."""
+
+WEIGHT_BYTES = 4.0
+"""Bytes of a trained parameter: float32 master weights. Source: verl fsdp_config.model_dtype."""
+
+GRADIENT_BYTES = 4.0
+"""Bytes of its gradient, reduced in float32. Source: verl workers/engine/fsdp/transformer_impl.py."""
+
+OPTIMIZER_BYTES = 8.0
+"""Bytes of AdamW's two moments in float32."""
+
+CACHE_HEADROOM = 0.2
+"""Share of the rollout's memory that should be left for the KV cache. Ours, after verl docs best_practices.rst."""
+
+FULL = 0.9
+"""Share of a GPU above which an estimate is called too tight: context, NCCL buffers and fragmentation need a tenth."""
+
+LOGIT_BYTES = 10.0
+"""Bytes a vocabulary entry takes for each token: bfloat16 logits, their float32 copy and its gradient. Ours."""
+
+
+def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
+    """Findings on GPU memory; silent without parameter count or GPU size."""
+    if facts.gpu_gib is None:
+        return
+    if facts.model.parameters is not None:
+        yield from _rollout_share(config, facts.model.parameters, facts.gpu_gib)
+        if not uses_megatron(config):
+            yield from _training_state(config, facts, facts.gpu_gib)
+    yield from _logits(config, facts.model, facts.gpu_gib)
+
+
+def training_state_gib(config: Config, facts: Facts) -> dict[str, float]:
+    """GiB of each model's training state on one GPU, by role; what is offloaded does not count."""
+    gpus = layout(config).gpus
+    parameters = facts.model.parameters
+    if gpus is None or parameters is None:
+        return {}
+    state = {
+        "actor": parameters * _bytes(config, keys.ACTOR_PARAM_OFFLOAD, keys.ACTOR_OPTIMIZER_OFFLOAD) / (gpus * GIB)
+    }
+    if needs_critic(config):
+        critic = facts.critic_model.parameters or parameters
+        state["critic"] = (
+            critic * _bytes(config, keys.CRITIC_PARAM_OFFLOAD, keys.CRITIC_OPTIMIZER_OFFLOAD) / (gpus * GIB)
+        )
+    if needs_reference(config) and not flag(config, keys.REF_PARAM_OFFLOAD):
+        state["reference"] = parameters * WEIGHT_BYTES / (gpus * GIB)
+    return state
+
+
+def _bytes(config: Config, weights_away: str, optimizer_away: str) -> float:
+    weights = 0.0 if flag(config, weights_away) else WEIGHT_BYTES
+    optimizer = 0.0 if flag(config, optimizer_away) else OPTIMIZER_BYTES
+    return weights + optimizer + GRADIENT_BYTES
+
+
+def _rollout_share(config: Config, parameters: float, gpu_gib: float) -> Iterator[PreflightFinding]:
+    share, ranks = number(config, keys.ROLLOUT_UTIL), whole(config, keys.ROLLOUT_TP)
+    if share is None or not ranks or not 0.0 < share <= 1.0:
+        return
+    weights, room = parameters * ROLLOUT_BYTES / GIB, gpu_gib * share * ranks
+    computed = {"weights_gib": round(weights, 2), "share_gib": round(room, 2), "tp": ranks, "utilization": share}
+    enough = -(-weights / (1.0 - CACHE_HEADROOM) // (gpu_gib * share))
+    nearest = (f"{keys.ROLLOUT_TP}={_power_of_two(int(enough))}",)
+    if weights >= room:
+        yield error(
+            "WEIGHTS_EXCEED_SHARE",
+            f"{weights:.1f} GiB of weights do not fit the rollout's {room:.1f} GiB "
+            f"({gpu_gib:g} GiB x {share:g} x TP {ranks})",
+            "the inference engine needs its weights and a KV cache inside its share of the GPUs",
+            nearest=nearest,
+            keys=(keys.ROLLOUT_TP, keys.ROLLOUT_UTIL),
+            source="verl docs/perf/best_practices.rst; vllm-project/vllm#2248",
+            computed=computed,
+        )
+    elif room - weights < CACHE_HEADROOM * room:
+        yield warn(
+            "KV_SHARE_SMALL",
+            f"{room - weights:.1f} of the rollout's {room:.1f} GiB are left for the KV cache",
+            f"under {CACHE_HEADROOM:.0%} few sequences run at once and generation is slow",
+            nearest=nearest,
+            keys=(keys.ROLLOUT_TP, keys.ROLLOUT_UTIL),
+            source="verl docs/perf/best_practices.rst",
+            computed=computed,
+        )
+
+
+def _training_state(config: Config, facts: Facts, gpu_gib: float) -> Iterator[PreflightFinding]:
+    state = training_state_gib(config, facts)
+    if not state:
+        return
+    total = sum(state.values())
+    held = 0.0
+    if flag(config, keys.ROLLOUT_FREE_CACHE) is False:
+        held = gpu_gib * (number(config, keys.ROLLOUT_UTIL) or 0.0)
+    parts = ", ".join(f"{role} {gib:.1f}" for role, gib in state.items())
+    computed = {f"{role}_gib": round(gib, 2) for role, gib in state.items()} | {"held_by_rollout_gib": round(held, 2)}
+    make = warn if total + held > FULL * gpu_gib else info
+    yield make(
+        "TRAINING_STATE_EXCEEDS_GPU" if make is warn else "MEMORY_ESTIMATE",
+        f"weights, gradients and optimizer take about {total:.1f} GiB on each {gpu_gib:g} GiB GPU ({parts})"
+        + (f"; the rollout keeps {held:.1f} GiB while training" if held else ""),
+        "an estimate without activations"
+        if make is info
+        else "no room is left for activations; offloading costs step time and is the last remedy, more GPUs the first",
+        nearest=() if make is info else _lighter(config),
+        keys=(keys.GPUS_PER_NODE, keys.ACTOR_OPTIMIZER_OFFLOAD, keys.ROLLOUT_FREE_CACHE),
+        source="S0 section 3.2; NVIDIA-NeMo/RL PR #3628 (optimizer offload more than doubles step time)",
+        computed=computed,
+    )
+
+
+def _lighter(config: Config) -> tuple[str, ...]:
+    moves = [] if flag(config, keys.ROLLOUT_FREE_CACHE) else [f"{keys.ROLLOUT_FREE_CACHE}=true"]
+    moves += [
+        f"{key}=true"
+        for key in (keys.ACTOR_OPTIMIZER_OFFLOAD, keys.CRITIC_OPTIMIZER_OFFLOAD, keys.ACTOR_PARAM_OFFLOAD)
+        if not flag(config, key)
+    ]
+    return tuple(moves)
+
+
+def _logits(config: Config, model: ModelFacts, gpu_gib: float) -> Iterator[PreflightFinding]:
+    micro, longest = whole(config, keys.ACTOR_MICRO), sequence_tokens(config)
+    if flag(config, keys.ACTOR_DYNAMIC):
+        tokens = whole(config, keys.ACTOR_MAX_TOKENS)
+    else:
+        tokens = micro * longest if micro and longest else None
+    if not tokens or not model.vocabulary:
+        return
+    logits = tokens * model.vocabulary * LOGIT_BYTES / GIB
+    if logits > FULL * gpu_gib:
+        fitting = max(1, int((micro or 1) * FULL * gpu_gib / logits))
+        yield warn(
+            "LOGITS_EXCEED_GPU",
+            f"logits of one micro-batch ({tokens} tokens x {model.vocabulary} entries) take about {logits:.1f} GiB",
+            f"a GPU has {gpu_gib:g} GiB; an upper estimate, for sequences at their full length",
+            nearest=(f"{keys.ACTOR_MICRO}={fitting}", f"{keys.ACTOR_CHUNKED_ENTROPY}=true"),
+            keys=(keys.ACTOR_MICRO, keys.ACTOR_MAX_TOKENS),
+            source="verl-project/verl#2828",
+            computed={"logits_gib": round(logits, 2), "tokens": tokens},
+        )
+
+
+def _power_of_two(least: int) -> int:
+    size = 1
+    while size < least:
+        size *= 2
+    return size

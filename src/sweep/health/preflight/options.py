@@ -1,0 +1,109 @@
+"""Whether options name something that verl 0.9.1 has: rollout engine and mode, schedulers, loss aggregation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sweep.health.preflight import keys
+from sweep.health.preflight.facts import Facts
+from sweep.health.preflight.finding import PreflightFinding, error
+from sweep.health.preflight.settings import Config, flag, number, text, uses_megatron, whole
+
+SCHEDULERS = ("constant", "cosine")
+"""Source: verl workers/config/optimizer.py."""
+
+REMOVED_ENGINES = ("hf", "vllm_spmd", "sglang_async", "vllm_async")
+"""Rollout engines of older versions without a registry entry. Source: verl workers/rollout/base.py."""
+
+STRATEGIES = ("fsdp", "fsdp2", "fsdp_turbo", "megatron", "torchtitan", "veomni", "automodel")
+"""Source: verl workers/config/engine.py and the files of trainer/config/engine."""
+
+
+def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
+    """Findings on options with a closed set of values."""
+    yield from _rollout_engine(config)
+    yield from _training(config)
+
+
+def _rollout_engine(config: Config) -> Iterator[PreflightFinding]:
+    name = text(config, keys.ROLLOUT_NAME)
+    if keys.ROLLOUT_NAME in config and name is None:
+        yield error(
+            "ROLLOUT_NAME_MISSING",
+            f"{keys.ROLLOUT_NAME} is not set",
+            "it is mandatory and has no default; verl says so only after the models are loaded",
+            nearest=(f"{keys.ROLLOUT_NAME}=vllm",),
+            keys=(keys.ROLLOUT_NAME,),
+            source="verl trainer/config/rollout/rollout.yaml",
+        )
+    if name in REMOVED_ENGINES:
+        yield _removed(keys.ROLLOUT_NAME, name, f"{keys.ROLLOUT_NAME}=vllm", "verl workers/rollout/base.py")
+    mode = text(config, keys.ROLLOUT_MODE)
+    if mode is not None and mode != "async":
+        yield _removed(
+            keys.ROLLOUT_MODE, mode, f"{keys.ROLLOUT_MODE}=async", "verl-project/verl#4495, PR #4690, PR #7502"
+        )
+    stages = whole(config, keys.ROLLOUT_PP)
+    if stages is not None and stages != 1:
+        yield _removed(keys.ROLLOUT_PP, stages, f"{keys.ROLLOUT_PP}=1", "verl workers/config/rollout.py")
+    if flag(config, keys.ROLLOUT_VAL_SAMPLE) and (number(config, keys.ROLLOUT_TEMPERATURE) or 0.0) <= 0.0:
+        yield error(
+            "VAL_SAMPLING_COLD",
+            f"{keys.ROLLOUT_VAL_SAMPLE} is true with {keys.ROLLOUT_TEMPERATURE} 0",
+            "verl refuses to sample in validation at temperature 0",
+            nearest=(f"{keys.ROLLOUT_TEMPERATURE}=1.0", f"{keys.ROLLOUT_VAL_SAMPLE}=false"),
+            keys=(keys.ROLLOUT_VAL_SAMPLE, keys.ROLLOUT_TEMPERATURE),
+            source="verl utils/config.py",
+        )
+
+
+def _training(config: Config) -> Iterator[PreflightFinding]:
+    strategy = text(config, keys.ACTOR_STRATEGY)
+    if strategy is not None and strategy not in STRATEGIES:
+        yield _unknown(keys.ACTOR_STRATEGY, strategy, STRATEGIES)
+    scheduler = text(config, keys.ACTOR_SCHEDULER)
+    if scheduler is not None and scheduler not in SCHEDULERS and not uses_megatron(config):
+        yield _unknown(keys.ACTOR_SCHEDULER, scheduler, SCHEDULERS)
+    mixed = config.get(keys.ACTOR_MIXED_PRECISION)
+    if isinstance(mixed, bool):
+        yield error(
+            "MIXED_PRECISION_NOT_A_MAPPING",
+            f"{keys.ACTOR_MIXED_PRECISION} is {str(mixed).lower()}",
+            "the engine reads types from it; bfloat16 parameters with float32 reduction are the default already",
+            nearest=(f"~{keys.ACTOR_MIXED_PRECISION}", f"+{keys.ACTOR_MIXED_PRECISION}.param_dtype=bf16"),
+            keys=(keys.ACTOR_MIXED_PRECISION,),
+            source="verl workers/engine/fsdp/transformer_impl.py",
+        )
+    for key, low, high in ((keys.LAM, 0.0, 1.0), (keys.GAMMA, 0.0, 1.0)):
+        value = number(config, key)
+        if value is not None and not low <= value <= high:
+            yield error(
+                "OUT_OF_RANGE",
+                f"{key} is {value:g}, outside {low:g} to {high:g}",
+                "verl does not check it, and returns then grow without bound along a response",
+                nearest=(f"{key}={min(max(value, low), high):g}",),
+                keys=(key,),
+                source="verl trainer/ppo/core_algos.py",
+            )
+
+
+def _removed(key: str, value: object, instead: str, source: str) -> PreflightFinding:
+    return error(
+        "REMOVED_OPTION",
+        f"{key}={value} no longer exists",
+        "this verl runs rollout as an asynchronous server only; delete the override",
+        nearest=(instead,),
+        keys=(key,),
+        source=source,
+    )
+
+
+def _unknown(key: str, value: str, known: tuple[str, ...]) -> PreflightFinding:
+    return error(
+        "UNKNOWN_OPTION",
+        f"{key} is {value!r}",
+        f"verl knows {', '.join(known)}",
+        nearest=tuple(f"{key}={option}" for option in known[:2]),
+        keys=(key,),
+        source="verl workers/config",
+    )

@@ -1,0 +1,115 @@
+"""Whether the run is as long as was asked for, and whether its learning-rate schedule fits a short trial."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from sweep.health.preflight import keys
+from sweep.health.preflight.facts import Facts
+from sweep.health.preflight.finding import PreflightFinding, error, info, warn
+from sweep.health.preflight.settings import Config, number, text, whole
+
+SAFE_LR = (5e-7, 5e-6)
+"""Source: S0 section 1.3."""
+
+SCHEDULE_KEY = "sweep.schedule_steps"
+"""Length of the whole run's schedule, of which a trial trains the first steps; our plug-in sets it."""
+
+
+def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
+    """Findings on steps, epochs and the learning rate."""
+    yield from _epochs(config, facts)
+    yield from _total(config, facts)
+    yield from _warmup(config, facts)
+    yield from _cosine(config, facts)
+    yield from _rate(config)
+
+
+def _epochs(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
+    rows = facts.rows_after_filter if facts.rows_after_filter is not None else facts.dataset_rows
+    train, epochs = whole(config, keys.TRAIN_BATCH), whole(config, keys.TOTAL_EPOCHS)
+    wanted = facts.trial_steps or whole(config, keys.TOTAL_STEPS)
+    if rows is None or not train or train < 1 or epochs is None or wanted is None or rows < train:
+        return
+    steps = epochs * (rows // train)
+    if steps < wanted:
+        enough = math.ceil(wanted / (rows // train))
+        yield error(
+            "EPOCHS_END_EARLY",
+            f"{epochs} epochs of {rows} rows at {train} a step are {steps} steps, {wanted} were asked for",
+            "verl stops there without an error, a last validation or a checkpoint, and exits with 0",
+            nearest=(f"{keys.TOTAL_EPOCHS}={enough}",),
+            keys=(keys.TOTAL_EPOCHS, keys.TRAIN_BATCH, keys.TOTAL_STEPS),
+            source="METHOD section 9; verl trainer/ppo/v1/trainer_base.py",
+            computed={"steps": steps, "wanted": wanted, "steps_per_epoch": rows // train},
+        )
+
+
+def _total(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
+    total = whole(config, keys.TOTAL_STEPS)
+    if total is not None and facts.trial_steps is not None and total < facts.trial_steps:
+        yield error(
+            "TOTAL_STEPS_LT_TRIAL",
+            f"{keys.TOTAL_STEPS} is {total}, the trial has {facts.trial_steps} steps",
+            "verl ends the run first",
+            nearest=(f"{keys.TOTAL_STEPS}={facts.trial_steps}",),
+            keys=(keys.TOTAL_STEPS,),
+            source="verl trainer/ppo/v1/trainer_base.py",
+        )
+
+
+def _warmup(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
+    warmup, steps = whole(config, keys.ACTOR_WARMUP_STEPS), facts.trial_steps or whole(config, keys.TOTAL_STEPS)
+    if warmup is None or warmup <= 0 or steps is None:
+        return
+    if warmup >= steps:
+        yield warn(
+            "WARMUP_OUTLASTS_TRIAL",
+            f"{keys.ACTOR_WARMUP_STEPS} is {warmup}, the trial has {steps} steps",
+            "the learning rate that is tuned is never reached",
+            nearest=(f"{keys.ACTOR_WARMUP_STEPS}={max(1, steps // 10)}",),
+            keys=(keys.ACTOR_WARMUP_STEPS, keys.TOTAL_STEPS),
+            source="S0 section 2.4; verl workers/engine_workers.py",
+            computed={"warmup": warmup, "steps": steps},
+        )
+
+
+def _cosine(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
+    total, trial = whole(config, keys.TOTAL_STEPS), facts.trial_steps
+    if text(config, keys.ACTOR_SCHEDULER) != "cosine" or trial is None or SCHEDULE_KEY in config:
+        return
+    if total is not None and total <= trial:
+        yield info(
+            "COSINE_COMPRESSED",
+            f"the cosine schedule falls to its end within {total} steps",
+            "a trial should run the first steps of the whole run's schedule",
+            nearest=(f"+{SCHEDULE_KEY}=10000",),
+            keys=(keys.ACTOR_SCHEDULER, keys.TOTAL_STEPS),
+            source="S0 section 2.4; METHOD section 5",
+        )
+
+
+def _rate(config: Config) -> Iterator[PreflightFinding]:
+    rate = number(config, keys.ACTOR_LR)
+    low, high = SAFE_LR
+    if rate is None:
+        return
+    if rate <= 0:
+        yield error(
+            "OUT_OF_RANGE",
+            f"{keys.ACTOR_LR} is {rate:g}",
+            "a learning rate is positive",
+            nearest=(f"{keys.ACTOR_LR}={low:g}",),
+            keys=(keys.ACTOR_LR,),
+            source="S0 section 1.3",
+        )
+    elif not low <= rate <= high:
+        yield info(
+            "LR_OUTSIDE_SAFE_RANGE",
+            f"{keys.ACTOR_LR} {rate:g} is outside {low:g} to {high:g}",
+            "the article's range for models of 0.5B to 7B",
+            nearest=(f"{keys.ACTOR_LR}={min(max(rate, low), high):g}",),
+            keys=(keys.ACTOR_LR,),
+            source="S0 section 1.3",
+        )

@@ -1,0 +1,221 @@
+"""Whether token budgets, sequence lengths and the rollout engine's limits fit each other.
+
+Not the best budget: that is searched. A budget is refused if the engine refuses it, and remarked on if it cannot be
+used up or lies above the article's clamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sweep.health.preflight import keys
+from sweep.health.preflight.facts import Facts
+from sweep.health.preflight.finding import PreflightFinding, error, warn
+from sweep.health.preflight.settings import (
+    Config,
+    flag,
+    layout,
+    needs_critic,
+    needs_reference,
+    number,
+    sequence_tokens,
+    uses_v1,
+    whole,
+)
+
+CLAMP_FRACTION = 0.65
+"""Share of GPU memory in the article's budget formula. Source: S0 section 2.3."""
+
+RISKY_UTILIZATION = 0.7
+"""Share of GPU memory for rollout above which S1 met out-of-memory errors. Source: S1 section 2.1."""
+
+CRITIC_TOKENS_DEFAULT = 32768
+"""Tokens a critic micro-batch holds in the V1 trainer, unless set. Source: verl workers/config/critic.py."""
+
+SCHEDULER_SOURCE = "vLLM vllm/config/scheduler.py"
+SERVER_SOURCE = "verl workers/rollout/vllm_rollout/vllm_async_server.py"
+
+
+def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
+    """Findings on tokens and lengths."""
+    yield from _budget(config)
+    yield from _sequence_against_model(config, facts)
+    yield from _budget_without_chunks(config, facts)
+    yield from _generated_against_kept(config)
+    yield from _utilization(config)
+    yield from _clamp(config, facts)
+    for key, cap, ranks in token_caps(config):
+        yield from _cap(config, key, cap, ranks)
+
+
+def token_clamp(gpu_gib: float, hidden_size: int, fraction: float = CLAMP_FRACTION) -> int:
+    """Upper clamp of the token budget: GPU GiB x fraction x 1024^2 / (hidden size / 8).
+
+    80 GiB and hidden size 4096 give 106,496. An upper bound, not an optimum: 486,839 for a 0.5B model.
+    Source: S0 section 2.3; METHOD section 4.
+    """
+    return int(gpu_gib * fraction * 1024**2 / (hidden_size / 8))
+
+
+def token_caps(config: Config) -> Iterator[tuple[str, int, int]]:
+    """Key, tokens and sequence-parallel ranks of every cap that a whole sequence must fit under."""
+    place = layout(config)
+    caps = [
+        (keys.ACTOR_MAX_TOKENS, flag(config, keys.ACTOR_DYNAMIC), place.sequence_parallel),
+        (keys.ROLLOUT_LOG_PROB_MAX_TOKENS, flag(config, keys.ROLLOUT_LOG_PROB_DYNAMIC), place.sequence_parallel),
+    ]
+    if needs_reference(config):
+        dynamic = flag(config, keys.REF_LOG_PROB_DYNAMIC)
+        caps.append((keys.REF_LOG_PROB_MAX_TOKENS, dynamic, place.sequence_parallel))
+    for key, dynamic, ranks in caps:
+        cap = whole(config, key)
+        if dynamic and cap is not None:
+            yield key, cap, ranks
+    if needs_critic(config) and uses_v1(config):
+        cap = whole(config, keys.CRITIC_INFER_MAX_TOKENS) or CRITIC_TOKENS_DEFAULT
+        yield keys.CRITIC_INFER_MAX_TOKENS, cap, place.critic_sequence_parallel
+
+
+def _cap(config: Config, key: str, cap: int, ranks: int) -> Iterator[PreflightFinding]:
+    longest = sequence_tokens(config)
+    if longest is None or cap * ranks >= longest:
+        return
+    plus = "+" if key == keys.CRITIC_INFER_MAX_TOKENS and key not in config else ""
+    yield error(
+        "TOKEN_CAP_LT_SEQ",
+        f"{key} {cap} x {ranks} sequence-parallel ranks hold {cap * ranks} tokens, one sequence has up to {longest}",
+        "dynamic batches never cut a sequence, so the longest one must fit into a micro-batch",
+        nearest=(f"{plus}{key}={-(-longest // ranks)}",),
+        keys=(key, keys.MAX_PROMPT, keys.MAX_RESPONSE),
+        source="verl-project/verl#571; verl docs/perf/best_practices.rst",
+        computed={"cap": cap, "ranks": ranks, "sequence": longest},
+    )
+
+
+def _budget(config: Config) -> Iterator[PreflightFinding]:
+    budget, seqs = whole(config, keys.ROLLOUT_MAX_TOKENS), whole(config, keys.ROLLOUT_MAX_SEQS)
+    if budget is None or seqs is None:
+        return
+    if budget < 1 or seqs < 1:
+        key = keys.ROLLOUT_MAX_TOKENS if budget < 1 else keys.ROLLOUT_MAX_SEQS
+        yield error("OUT_OF_RANGE", f"{key} is {config[key]}", "the engine needs at least 1", keys=(key,))
+    elif budget < seqs:
+        yield error(
+            "TOKENS_LT_SEQS",
+            f"{keys.ROLLOUT_MAX_TOKENS} {budget} is less than {keys.ROLLOUT_MAX_SEQS} {seqs}",
+            "each running sequence takes one token of the budget in a decode step; the engine refuses less",
+            nearest=(f"{keys.ROLLOUT_MAX_TOKENS}={seqs}", f"{keys.ROLLOUT_MAX_SEQS}={budget}"),
+            keys=(keys.ROLLOUT_MAX_TOKENS, keys.ROLLOUT_MAX_SEQS),
+            source=SCHEDULER_SOURCE,
+            computed={"budget": budget, "seqs": seqs},
+        )
+    length = whole(config, keys.ROLLOUT_MODEL_LEN) or sequence_tokens(config)
+    if length and budget > seqs * length >= 1:
+        yield warn(
+            "BUDGET_UNREACHABLE",
+            f"{keys.ROLLOUT_MAX_TOKENS} {budget} is more than {seqs} sequences of {length} tokens can fill",
+            "the surplus costs activation memory in the engine's profile run and schedules nothing",
+            nearest=(f"{keys.ROLLOUT_MAX_TOKENS}={seqs * length}",),
+            keys=(keys.ROLLOUT_MAX_TOKENS, keys.ROLLOUT_MAX_SEQS),
+            source=SCHEDULER_SOURCE,
+            computed={"budget": budget, "usable": seqs * length},
+        )
+
+
+def _sequence_against_model(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
+    longest, limit = sequence_tokens(config), whole(config, keys.ROLLOUT_MODEL_LEN)
+    positions = facts.model.max_positions
+    ceiling, name = (limit, keys.ROLLOUT_MODEL_LEN) if limit else (positions, "the model's max_position_embeddings")
+    if longest is not None and ceiling is not None and longest > ceiling:
+        room = ceiling - (whole(config, keys.MAX_PROMPT) or 0)
+        yield error(
+            "SEQUENCE_GT_MODEL_LEN",
+            f"prompt and response may reach {longest} tokens, {name} is {ceiling}",
+            "a prompt near the limit leaves no room for its response",
+            nearest=(f"{keys.MAX_RESPONSE}={room}",) if room > 0 else (),
+            keys=(keys.MAX_PROMPT, keys.MAX_RESPONSE, keys.ROLLOUT_MODEL_LEN),
+            source=SERVER_SOURCE,
+            computed={"need": longest, "have": ceiling},
+        )
+    if limit is not None and positions is not None and limit > positions:
+        yield error(
+            "MODEL_LEN_GT_POSITIONS",
+            f"{keys.ROLLOUT_MODEL_LEN} {limit} exceeds the model's {positions} positions",
+            "verl refuses it when it starts the rollout server",
+            nearest=(f"{keys.ROLLOUT_MODEL_LEN}={positions}",),
+            keys=(keys.ROLLOUT_MODEL_LEN,),
+            source=SERVER_SOURCE,
+        )
+
+
+def _budget_without_chunks(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
+    budget = whole(config, keys.ROLLOUT_MAX_TOKENS)
+    length = whole(config, keys.ROLLOUT_MODEL_LEN) or facts.model.max_positions
+    if flag(config, keys.ROLLOUT_CHUNKED_PREFILL) is False and budget and length and budget < length:
+        yield warn(
+            "BUDGET_RAISED_BY_VERL",
+            f"{keys.ROLLOUT_MAX_TOKENS} {budget} is below the model length {length} with chunked prefill off",
+            "verl silently raises the budget to the model length, so the knob is not what it says",
+            nearest=(f"{keys.ROLLOUT_CHUNKED_PREFILL}=true", f"{keys.ROLLOUT_MAX_TOKENS}={length}"),
+            keys=(keys.ROLLOUT_MAX_TOKENS, keys.ROLLOUT_CHUNKED_PREFILL),
+            source=SERVER_SOURCE,
+        )
+
+
+def _generated_against_kept(config: Config) -> Iterator[PreflightFinding]:
+    pairs = (
+        (keys.ROLLOUT_RESPONSE_LENGTH, keys.MAX_RESPONSE),
+        (keys.ROLLOUT_PROMPT_LENGTH, keys.MAX_PROMPT),
+    )
+    for rollout_key, data_key in pairs:
+        generated, kept = whole(config, rollout_key), whole(config, data_key)
+        if generated is not None and kept is not None and generated != kept:
+            yield warn(
+                "LENGTHS_DISAGREE",
+                f"{rollout_key} is {generated}, {data_key} is {kept}",
+                "tokens are generated and cut off again, or the length asked for is never reached",
+                nearest=(f"{rollout_key}={kept}",),
+                keys=(rollout_key, data_key),
+                source="S1 section 5.2; verl trainer/config/rollout/rollout.yaml",
+            )
+
+
+def _utilization(config: Config) -> Iterator[PreflightFinding]:
+    share = number(config, keys.ROLLOUT_UTIL)
+    if share is None:
+        return
+    if not 0.0 < share <= 1.0:
+        yield error(
+            "OUT_OF_RANGE",
+            f"{keys.ROLLOUT_UTIL} is {share:g}",
+            "it is a share of GPU memory, above 0 and at most 1",
+            nearest=(f"{keys.ROLLOUT_UTIL}=0.5",),
+            keys=(keys.ROLLOUT_UTIL,),
+            source="vLLM vllm/config/cache.py",
+        )
+    elif share > RISKY_UTILIZATION and not flag(config, keys.ACTOR_PARAM_OFFLOAD):
+        yield warn(
+            "UTILIZATION_HIGH",
+            f"{keys.ROLLOUT_UTIL} is {share:g} without offloading the actor",
+            f"above {RISKY_UTILIZATION:g} the engine's wake-up is prone to run out of memory beside the actor",
+            nearest=(f"{keys.ROLLOUT_UTIL}={RISKY_UTILIZATION:g}",),
+            keys=(keys.ROLLOUT_UTIL,),
+            source="S1 section 2.1; verl docs/perf/perf_tuning.rst",
+        )
+
+
+def _clamp(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
+    budget, hidden = whole(config, keys.ROLLOUT_MAX_TOKENS), facts.model.hidden_size
+    if budget is None or facts.gpu_gib is None or not hidden:
+        return
+    clamp = token_clamp(facts.gpu_gib, hidden)
+    if budget > clamp:
+        yield warn(
+            "BUDGET_ABOVE_CLAMP",
+            f"{keys.ROLLOUT_MAX_TOKENS} {budget} is above {clamp} for {facts.gpu_gib:g} GiB and hidden size {hidden}",
+            "a larger profile run shrinks the cache, or runs out of memory",
+            nearest=(f"{keys.ROLLOUT_MAX_TOKENS}={clamp}",),
+            keys=(keys.ROLLOUT_MAX_TOKENS,),
+            source="S0 section 2.3",
+            computed={"budget": budget, "clamp": clamp},
+        )

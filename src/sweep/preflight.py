@@ -1,0 +1,104 @@
+"""`python -m sweep.preflight [OVERRIDES...]`: what is wrong with a verl configuration, before anything is started.
+
+Takes verl's own overrides. Exits with 0 if nothing is in the way of a run and with 2 if something is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sweep.errors import SweepError
+
+if TYPE_CHECKING:
+    from sweep.engines.verl.facts import Machine
+    from sweep.health.preflight.finding import PreflightFinding
+
+EXIT_CONFIG = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the findings and return the exit code."""
+    options = _parser().parse_intermixed_args(arguments)
+    try:
+        findings = inspect(options.overrides, options)
+    except SweepError as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        return problem.exit_code
+    from sweep.health.preflight.finding import Severity, verdict
+
+    worst = verdict(findings)
+    if options.json:
+        content = {"verdict": worst.value, "findings": [finding.to_json() for finding in findings]}
+        print(json.dumps(content, indent=2, default=str))
+    else:
+        print(as_text(findings, quiet=options.quiet))
+    return EXIT_CONFIG if worst is Severity.ERROR else 0
+
+
+def inspect(overrides: Sequence[str], options: argparse.Namespace) -> tuple[PreflightFinding, ...]:
+    """All findings on the overrides: ours, and where it is wanted verl's own.
+
+    Raises:
+        ConfigError: verl is not installed, or the overrides are not in Hydra's grammar.
+    """
+    from sweep.engines.verl.compose import compose
+    from sweep.engines.verl.facts import gather
+    from sweep.engines.verl.validate import verl_objections
+    from sweep.health.preflight import preflight
+
+    composed = compose(overrides)
+    swept = frozenset(options.swept)
+    facts = gather(composed, machine=_machine(options), trial_steps=options.steps, swept=swept)
+    found = preflight(composed.config, facts)
+    if composed.unknown or not options.verl:
+        return found
+    objections = verl_objections(list(overrides))
+    return tuple(sorted((*objections, *found), key=lambda finding: finding.severity.rank))
+
+
+def as_text(findings: Sequence[PreflightFinding], *, quiet: bool = False) -> str:
+    """The findings for people, worst first, and a last line that counts them."""
+    from sweep.health.preflight.finding import Severity
+
+    shown = [finding for finding in findings if not (quiet and finding.severity is Severity.INFO)]
+    blocks = []
+    for finding in shown:
+        block = [f"{finding.severity.value.upper():5}  {finding.code}: {finding.what}", f"       why: {finding.why}"]
+        block += [f"       try: {'  or  '.join(finding.nearest)}"] if finding.nearest else []
+        block += [f"       source: {finding.source}"] if finding.source else []
+        blocks.append("\n".join(block))
+    counts = {level: sum(finding.severity is level for finding in findings) for level in Severity}
+    blocks.append(f"{counts[Severity.ERROR]} errors, {counts[Severity.WARN]} warnings, {counts[Severity.INFO]} remarks")
+    return "\n".join(blocks)
+
+
+def _machine(options: argparse.Namespace) -> Machine:
+    """This machine, with what the command line says of another one on top."""
+    from dataclasses import replace
+
+    from sweep.engines.verl.facts import this_machine
+
+    told = {"gpu_count": options.gpus, "gpu_gib": options.gpu_gib, "logical_cpus": options.cpus}
+    return replace(this_machine(), **{name: value for name, value in told.items() if value is not None})
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m sweep.preflight", description=(__doc__ or "").strip())
+    parser.add_argument("overrides", nargs="*", help="verl settings as key=value, in Hydra's grammar")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--quiet", action="store_true", help="leave out remarks")
+    parser.add_argument("--steps", type=int, help="training steps that the run must reach")
+    parser.add_argument("--swept", action="append", default=[], metavar="KEY", help="a key that is to be searched")
+    parser.add_argument("--gpus", type=int, help="GPUs of the machine, if not this one")
+    parser.add_argument("--gpu-gib", type=float, help="memory of one GPU in GiB")
+    parser.add_argument("--cpus", type=int, help="logical CPUs of the machine")
+    parser.add_argument("--no-verl", dest="verl", action="store_false", help="skip verl's own, slower validation")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
