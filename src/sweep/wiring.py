@@ -1,0 +1,199 @@
+"""Puts a campaign together: storage, engine, observers, and what they need from the disk. The only module that knows
+every adapter; it decides nothing beyond which of them the configuration asks for.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sweep.campaign import Campaign, Screen, trial_folder
+from sweep.config import CampaignConfig, missing_upstream, sources
+from sweep.core.failure import FailureClass
+from sweep.core.plan import CampaignPlan
+from sweep.core.trial import Trial
+from sweep.core.winner import Winner
+from sweep.errors import ConfigError, SweepError
+from sweep.fleet import Fleet
+from sweep.ports import CampaignInfo, Engine, Observer, Store
+from sweep.tasks import assets
+
+
+def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
+    """Runs the wanted stages; True if any trial of them failed.
+
+    Raises:
+        ConfigError: if the request cannot be carried out; nothing was started.
+        SweepError: for everything else that a user can meet.
+    """
+    _refuse_without_gpu(plan)
+    _refuse_without_upstream(plan)
+    folder = _writable(Path(plan.folder))
+    store = _store(plan)
+    try:
+        paths = assets.build(sources(config), _writable(Path(config.runs) / "assets"))
+        engine = _engine(plan, paths)
+        try:
+            return _run(config, plan, store, engine, folder, paths)
+        finally:
+            engine.close()
+    finally:
+        store.close()
+
+
+def _run(
+    config: CampaignConfig, plan: CampaignPlan, store: Store, engine: Engine, folder: Path, paths: dict[str, str]
+) -> bool:
+    from sweep.report.summary import write_summary
+
+    observers = _observers(plan, store)
+    info = CampaignInfo(plan.name, folder, plan.wanted, plan.configuration)
+    fleet = Fleet(
+        engine,
+        folder_of=lambda trial: trial_folder(plan, trial).resolve(),
+        classify=classify,
+        timeouts=plan.timeouts,
+        reuse=plan.reuse,
+    )
+    campaign = Campaign(
+        plan,
+        store=store,
+        fleet=fleet,
+        observers=observers,
+        screen=_screen(plan, paths),
+        versions=engine.versions(),
+    )
+    code = 1
+    for observer in observers:
+        observer.campaign_started(info)
+    try:
+        campaign.run()
+        code = 0
+    except SweepError as error:
+        code = error.exit_code
+        raise
+    finally:
+        fleet.close()
+        for observer in observers:
+            observer.campaign_ended(code)
+    summary = write_summary(plan, store, folder, best_command=lambda trial: _best_command(trial, plan, paths))
+    print(summary.text)
+    return summary.failed_trials > 0
+
+
+def classify(log: str) -> tuple[FailureClass, str]:
+    """The doctor's class of a failed runtime's console, and its cause in words."""
+    from sweep.health.doctor import diagnose_log
+
+    found = diagnose_log(log)
+    return found.failure_class, found.cause_line
+
+
+def _store(plan: CampaignPlan) -> Store:
+    from sweep.adapters.optuna_store import OptunaStore
+
+    return OptunaStore.open(plan.storage_url, plan.name, seed=plan.seeds[0])
+
+
+def _engine(plan: CampaignPlan, paths: dict[str, str]) -> Engine:
+    if plan.engine == "rehearsal":
+        from sweep.engines.rehearsal.engine import RehearsalEngine
+
+        return RehearsalEngine(slots=plan.slots)
+    from sweep.adapters.nvml_probe import leased_memory_gib
+    from sweep.adapters.ray_launcher import ClusterSettings, RayLauncher
+    from sweep.engines.verl.engine import VerlEngine
+    from sweep.engines.verl.environment import cpu_engine, gpu_engine, inspect
+
+    on_cpu = not plan.model.needs_gpu
+    if plan.cluster_address:
+        cluster = ClusterSettings(address=plan.cluster_address)
+    elif on_cpu:
+        cluster = ClusterSettings.without_gpus(plan.slots, plan.model.gpus)
+    else:
+        cluster = ClusterSettings()
+    settings = cpu_engine(plan.slots) if on_cpu else gpu_engine(inspect(), plan.slots, plan.model.gpus)
+    return VerlEngine(
+        RayLauncher(cluster),
+        settings,
+        locate=lambda overrides: assets.located(overrides, paths),
+        memory_probe=leased_memory_gib,
+    )
+
+
+def _observers(plan: CampaignPlan, store: Store) -> list[Observer]:
+    from sweep.adapters.frozen_files import FrozenFiles
+    from sweep.adapters.mlflow_tracker import MlflowTracker
+    from sweep.report.progress import progress_display
+
+    folder = Path(plan.folder)
+    return [
+        FrozenFiles(folder, store),
+        MlflowTracker.open(plan.tracking_uri, plan.name, folder),
+        progress_display(plan),
+    ]
+
+
+def _screen(plan: CampaignPlan, paths: dict[str, str]) -> Screen:
+    from sweep.screening import screen_trial
+
+    return lambda trial: screen_trial(plan, assets.located(trial.overrides, paths), trial.steps)
+
+
+def _best_command(trial: Trial, plan: CampaignPlan, paths: dict[str, str]) -> str:
+    from sweep.engines.verl.long_run import best_command
+
+    return best_command(Trial(assets.located(trial.overrides, paths), trial.seed, trial.steps))
+
+
+def _refuse_without_gpu(plan: CampaignPlan) -> None:
+    """Raises: ConfigError: if the model needs a GPU that neither this machine nor a cluster address can offer."""
+    if plan.engine != "verl" or not plan.model.needs_gpu or plan.cluster_address:
+        return
+    from sweep.adapters.nvml_probe import read
+
+    reading = read()
+    if len(reading.devices) < plan.model.gpus:
+        raise ConfigError(
+            f"model {plan.model.name} needs {plan.model.gpus} NVIDIA GPU(s), but this machine has "
+            f"{len(reading.devices)}; here model=tiny runs, or model={plan.model.name} engine=rehearsal to rehearse, "
+            f"or give a cluster with GPUs: cluster=ray cluster.address=HOST:PORT"
+        )
+
+
+def _refuse_without_upstream(plan: CampaignPlan) -> None:
+    """Raises: ConfigError: if a wanted stage starts from a winner that does not exist. Makes no file."""
+    if plan.storage_url.startswith("sqlite:///") and not os.path.exists(plan.storage_url.removeprefix("sqlite:///")):
+        missing = missing_upstream(plan, {})
+    else:
+        missing = missing_upstream(plan, {w.stage: w for w in _winners(plan)})
+    if missing:
+        raise ConfigError(missing)
+
+
+def _winners(plan: CampaignPlan) -> tuple[Winner, ...]:
+    from sweep.adapters.optuna_store import OptunaStore
+
+    store = OptunaStore.open(plan.storage_url, plan.name, driver=False)
+    try:
+        return store.winners()
+    finally:
+        store.close()
+
+
+def _writable(folder: Path) -> Path:
+    """The folder, made if need be.
+
+    Raises:
+        ConfigError: if nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".writable-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to {folder}: {error.strerror}; choose another folder with runs=FOLDER"
+        ) from error
+    return folder

@@ -1,0 +1,86 @@
+"""The command line as a user meets it: help, refusals, exit codes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweep import __version__
+from sweep.cli import CONFIGURATION, DONE, run
+
+
+def sweep(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sweep", *arguments], cwd=cwd, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_help_names_every_stage_and_exit_code(capsys):
+    assert run(["--help"]) == DONE
+    shown = capsys.readouterr().out
+    for word in ("minibatch", "kl", "token_budget", "lr_lambda", "budget.steps", "campaign=", "exit codes: 0 done"):
+        assert word in shown
+
+
+def test_help_imports_nothing_heavy():
+    code = "import sys; from sweep.cli import run; run(['--help']); print([m for m in sys.modules if m in HEAVY])"
+    heavy = "HEAVY = {'torch', 'ray', 'optuna', 'mlflow', 'verl', 'hydra', 'numpy', 'scipy', 'statsmodels'}; "
+    done = subprocess.run([sys.executable, "-c", heavy + code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip().endswith("[]"), done.stdout[-200:] + done.stderr[-500:]
+
+
+def test_version(capsys):
+    assert run(["--version"]) == DONE
+    assert capsys.readouterr().out.strip() == __version__
+
+
+@pytest.mark.parametrize("flag", ["-m", "--multirun"])
+def test_multirun_is_refused_with_the_reason(flag: str, capsys):
+    assert run([flag, "budget.steps=1,2"]) == CONFIGURATION
+    assert "second driver" in capsys.readouterr().err
+
+
+def test_an_unknown_option_names_the_known_ones(capsys):
+    assert run(["--hepl"]) == CONFIGURATION
+    assert "--help" in capsys.readouterr().err
+
+
+def test_cfg_prints_the_whole_configuration(capsys):
+    assert run(["--cfg", "model=qwen2.5-0.5b"]) == DONE
+    shown = capsys.readouterr().out
+    assert "first_factor: 0.7" in shown
+    assert "Qwen/Qwen2.5-0.5B-Instruct" in shown
+
+
+def test_a_stage_without_its_upstream_exits_2_names_the_command_and_makes_nothing(tmp_path: Path):
+    done = sweep("stage=kl", "campaign=empty", cwd=tmp_path)
+    assert done.returncode == CONFIGURATION
+    assert "stage=minibatch" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_that_needs_a_gpu_says_so_before_anything_starts(tmp_path: Path):
+    if os.path.exists("/dev/nvidia0"):
+        pytest.skip("this machine has an NVIDIA GPU")
+    done = sweep("model=qwen2.5-7b", cwd=tmp_path)
+    assert done.returncode == CONFIGURATION
+    assert "needs 8 NVIDIA GPU(s), but this machine has 0" in done.stderr
+    assert "model=tiny" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_exits_2(tmp_path: Path):
+    (tmp_path / "runs").write_text("a file, not a folder")
+    done = sweep("campaign=x", cwd=tmp_path)
+    assert done.returncode == CONFIGURATION
+    assert "cannot write to" in done.stderr
+
+
+def test_a_storage_that_cannot_be_opened_exits_2_and_shows_no_password(tmp_path: Path):
+    done = sweep("storage=postgresql://user:secret@127.0.0.1:1/none", cwd=tmp_path)
+    assert done.returncode == CONFIGURATION
+    assert "secret" not in done.stderr + done.stdout

@@ -1,0 +1,141 @@
+"""Composition and checks: every file composes, and everything bad gets one clear message before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweep.config import ROOT, compose, missing_upstream, to_plan
+from sweep.core import verl_keys as keys
+from sweep.core.overrides import Overrides
+from sweep.core.stage import EtaRule, LadderRule, SearchRule
+from sweep.errors import ConfigError
+
+MODELS = sorted(p.stem for p in (ROOT / "conf" / "model").glob("*.yaml"))
+TASKS = sorted(p.stem for p in (ROOT / "conf" / "task").glob("*.yaml"))
+CLUSTERS = sorted(p.stem for p in (ROOT / "conf" / "cluster").glob("*.yaml"))
+STAGES = sorted(p.stem for p in (ROOT / "sweeps").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("task", TASKS)
+def test_every_model_composes_with_every_task(model: str, task: str):
+    plan = to_plan(compose([f"model={model}", f"task={task}"]))
+    assert plan.model.name == model
+    assert plan.base.get(keys.TRAIN_BATCH) % plan.base.get(keys.MINI_BATCH) == 0
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_every_cluster_composes(cluster: str):
+    assert to_plan(compose([f"cluster={cluster}"])).slots == 1
+
+
+def test_every_file_in_sweeps_is_a_stage_and_the_four_come_in_their_order():
+    plan = to_plan(compose([]))
+    assert sorted(s.name for s in plan.stages) == STAGES
+    assert [s.name for s in plan.stages][:4] == ["minibatch", "kl", "token_budget", "lr_lambda"]
+    rules = {s.name: type(s.rule) for s in plan.stages}
+    assert rules["minibatch"] is EtaRule
+    assert rules["kl"] is SearchRule
+    assert rules["token_budget"] is rules["lr_lambda"] is LadderRule
+
+
+def test_the_default_budget_of_a_real_model_is_the_articles_500_steps():
+    plan = to_plan(compose(["model=qwen2.5-7b"]))
+    assert {s.budget.steps for s in plan.stages} == {500}
+    assert plan.base.get(keys.SCHEDULE_STEPS) == 10000
+
+
+def test_a_constant_of_a_stage_can_be_set_from_the_command_line():
+    stage = to_plan(compose(["stages.minibatch.eta.first_factor=0.8", "stages.kl.budget.trials=9"])).stages
+    assert stage[0].rule.first_factor == 0.8
+    assert stage[1].budget.trials == 9
+
+
+def test_the_command_line_wins_over_the_models_own_stage_settings():
+    plan = to_plan(compose(["model=tiny", "stages.lr_lambda.knobs.lr.high=0.02", "budget.steps=33"]))
+    assert plan.stage("lr_lambda").knobs[0].high == 0.02
+    assert plan.stage("kl").budget.steps == 33
+
+
+def test_the_articles_literal_rule_is_a_word_away():
+    assert to_plan(compose(["stages.minibatch.rule=article"])).stages[0].rule.literal
+
+
+def test_a_ladder_ends_at_the_memory_clamp():
+    small = to_plan(compose(["model=qwen2.5-7b", "model.gpu_gib=10", "model.hidden_size=4096"]))
+    tokens = [r.settings.get(keys.MAX_BATCHED_TOKENS) for r in small.stage("token_budget").rule.ladders[0].rungs]
+    assert max(tokens) <= 13312  # 10 x 0.65 x 1024^2 / 512
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (["model=gpt5"], r"model must be one of .*tiny.*, got 'gpt5'"),
+        (["task=chess"], r"task must be one of arithmetic, gsm8k, got 'chess'"),
+        (["stage=minibtach"], r"stage must be one of minibatch, kl, token_budget, lr_lambda, all, got 'minibtach'"),
+        (["engine=trl"], "engine must be one of verl, rehearsal, got 'trl'"),
+        (["budget.stepz=3"], r"no setting is called budget\.stepz; nearest: budget\.steps"),
+        (["budget.steps=many"], "'many'.*Integer"),
+        (["budget.steps=0"], "budget.steps must be at least 1, got 0"),
+        (["budget.steps=5"], "warmup_steps must be below budget.steps, got 5 and 5"),
+        (["budget.steps=20000"], "schedule_steps is the whole run"),
+        (["cluster.slots=0"], "cluster.slots must be at least 1, got 0"),
+        (["campaign=a/b"], "campaign must be .*'a/b'"),
+        (["campaign='a b'"], "campaign must be .*'a b'"),
+        (["campaign='a=b'"], "campaign must be .*'a=b'"),
+        (["campaign=../up"], "campaign must be"),
+        (["stages.kl.objective=luck"], r"sweeps/kl\.yaml: objective must be one of .*reward_in_band.*'luck'"),
+        (["stages.kl.rule=magic"], r"sweeps/kl\.yaml: rule must be one of .*'magic'"),
+        (["stages.kl.budget.trials=1"], "at least 2"),
+        (["stages.kl.follows=[nobody]"], "follows 'nobody'"),
+        (["stages.minibatch.follows=[kl]"], "circle"),
+        (['verl=["no equals sign"]'], "cannot read 'no equals sign' as key=value"),
+        (['verl=["~algorithm.lam"]'], "plain key=value"),
+        (['verl=["a.b=1,2"]'], "plain key=value"),
+        (["+budget.dollars=1"], "dollars"),
+        (["stages.token_budget.ladder.ladders.token_budget.points=[[1]]"], "one value for each"),
+    ],
+)
+def test_bad_input_gets_one_clear_message(overrides: list[str], says: str):
+    with pytest.raises(ConfigError, match=says) as caught:
+        to_plan(compose(overrides))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_verl_setting_with_quotes_commas_and_braces_arrives_as_written():
+    plan = to_plan(compose([r"""verl=["trainer.experiment_name='it\'s {a, b}=c'", "trainer.logger=[console,file]"]"""]))
+    assert plan.base.get("trainer.experiment_name") == "it's {a, b}=c"
+    assert plan.base.get("trainer.logger") == ("console", "file")
+
+
+def test_a_missing_upstream_winner_names_the_command_that_makes_it():
+    plan = to_plan(compose(["stage=kl", "campaign=empty"]))
+    assert "python -m sweep stage=minibatch campaign=empty" in missing_upstream(plan, {})
+    assert missing_upstream(plan, {"minibatch": object()}) == ""
+    assert missing_upstream(to_plan(compose(["stage=all"])), {}) == ""
+
+
+def test_a_file_added_to_sweeps_is_a_stage_without_any_python(tmp_path: Path):
+    for name in ("conf", "sweeps"):
+        (tmp_path / name).symlink_to(ROOT / name) if name == "conf" else (tmp_path / name).mkdir()
+    for file in (ROOT / "sweeps").glob("*.yaml"):
+        (tmp_path / "sweeps" / file.name).write_text(file.read_text())
+    (tmp_path / "sweeps" / "entropy.yaml").write_text(
+        "knobs: {e: {key: actor_rollout_ref.actor.entropy_coeff, low: 0.0, high: 0.01}}\n"
+        "rule: ladder\n"
+        "ladder: {ladders: {e: {keys: [actor_rollout_ref.actor.entropy_coeff], points: [[0.0], [0.001]]}}}\n"
+        "objective: height_and_smoothness\n"
+        "budget: {trials: 3, steps: 20}\n"
+        "follows: [lr_lambda]\n"
+    )
+    plan = to_plan(compose(["stage=entropy"], tmp_path))
+    assert plan.wanted == ("entropy",)
+    assert plan.upstream_of(plan.stage("entropy")) == ("minibatch", "kl", "token_budget", "lr_lambda")
+
+
+def test_where_generated_files_lie_is_no_part_of_what_a_trial_is():
+    base = to_plan(compose(["runs=/somewhere", "campaign=a"])).base
+    assert base == to_plan(compose(["runs=/elsewhere", "campaign=b"])).base
+    assert isinstance(base, Overrides)
