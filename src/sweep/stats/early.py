@@ -1,4 +1,4 @@
-"""`certainly_worse`: whether a running trial has already shown that its arm loses, so that its rest need not be paid for.
+"""`certainly_worse`: whether a running trial has already shown that its arm loses, so that its rest can be saved.
 
 The part of the curve so far is compared with the same steps of the baseline's runs, at a few fixed checkpoints whose
 false stops add up to the stated rate. A candidate that starts slowly and would overtake later is not foreseen: only a
@@ -14,7 +14,7 @@ from statistics import fmean
 from sweep.core.curve import Curve
 from sweep.stats.efficiency import run_efficiency
 from sweep.stats.estimate import Spread, t_quantile
-from sweep.stats.gain import DEFAULT_GAIN, Gain
+from sweep.stats.gain import DEFAULT_GAIN, Gain, common_start
 from sweep.stats.verdict import EQUIVALENCE_MARGIN
 
 CHECKPOINTS = (0.25, 0.5, 0.75)
@@ -44,8 +44,9 @@ def certainly_worse(
     if pooled_variance.degrees < MIN_DEGREES:
         return ""
     seen = candidate.last_step
-    own = run_efficiency(candidate, warmup_steps=warmup_steps, gain=gain)
-    others = [run_efficiency(_until(b, seen), warmup_steps=warmup_steps, gain=gain) for b in bases]
+    shown = [_until(b, seen) for b in bases]
+    start = common_start(c.score for c in (candidate, *shown))
+    own, *others = (run_efficiency(c, warmup_steps=warmup_steps, gain=gain, start=start) for c in (candidate, *shown))
     others = [e for e in others if e.known and e.value > 0]
     if not own.known or not others:
         return ""

@@ -15,7 +15,7 @@ import numpy as np
 
 from sweep.core.curve import Curve
 from sweep.stats.estimate import UNKNOWN, Estimate, Interval, Spread, interval, no_interval
-from sweep.stats.gain import DEFAULT_GAIN, Gain, gain_of
+from sweep.stats.gain import DEFAULT_GAIN, Gain, common_start, gain_of
 from sweep.stats.timing import step_time
 
 LEVEL = 0.95
@@ -26,9 +26,11 @@ PRIOR_CV = 0.10
 showed over four seeds of one baseline on a shared CPU. Printed, never decided on."""
 
 
-def run_efficiency(curve: Curve, *, warmup_steps: int, gain: Gain = DEFAULT_GAIN) -> Estimate:
+def run_efficiency(
+    curve: Curve, *, warmup_steps: int, gain: Gain = DEFAULT_GAIN, start: float | None = None
+) -> Estimate:
     """Reward gained per second of a training step, dR / T, of one run; may be negative. Source: S0 section 2.1."""
-    gained = gain_of(gain)(curve.score)
+    gained = gain_of(gain)(curve.score, start)
     seconds = step_time(curve.step_seconds, warmup_steps)
     if not gained.known or not seconds.known:
         return UNKNOWN
@@ -52,12 +54,15 @@ def efficiency(
     Runs beyond the shorter side have no partner and are left out. A candidate that lost reward in some seed has no
     logarithm there: then the ratios themselves are averaged. If the baseline gained nothing there is no ratio.
 
-    Source: S0 section 2.1, METHOD section 2. Ours: pairing, interval, pooling.
+    Source: S0 section 2.1, METHOD section 2. Ours: pairing, interval, pooling, the start that all runs share.
     """
-    ones, zeros = (
-        [run_efficiency(c, warmup_steps=warmup_steps, gain=gain) for c in side] for side in (candidates, bases)
-    )
+    ones, zeros = _run_efficiencies([candidates, bases], warmup_steps, gain)
     return ratio(ones, zeros, prior_cv=prior_cv, pooled_variance=pooled_variance, level=level)
+
+
+def _run_efficiencies(arms: Sequence[Sequence[Curve]], warmup_steps: int, gain: Gain) -> list[list[Estimate]]:
+    start = common_start(c.score for arm in arms for c in arm)
+    return [[run_efficiency(c, warmup_steps=warmup_steps, gain=gain, start=start) for c in arm] for arm in arms]
 
 
 def ratio(
@@ -92,8 +97,7 @@ def pooled_variance(arms: Sequence[Sequence[Curve]], *, warmup_steps: int, gain:
     Additive model: log efficiency = arm + seed + rest; the variance of the rest. With one replicated arm the seed
     cannot be told from the rest and the arm's whole variance is returned, which is the larger of the two.
     """
-    scores = [[run_efficiency(c, warmup_steps=warmup_steps, gain=gain) for c in arm] for arm in arms]
-    return pooled_spread(scores)
+    return pooled_spread(_run_efficiencies(arms, warmup_steps, gain))
 
 
 def pooled_spread(arms: Sequence[Sequence[Estimate]]) -> Spread | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,6 +20,11 @@ MIN_STEPS = 3
 
 def step_time(step_seconds: Sequence[float], warmup_steps: int) -> Estimate:
     """Median seconds a step after the warm-up, steps without a time left out."""
+    return _step_time(tuple(step_seconds), warmup_steps)
+
+
+@lru_cache(maxsize=1024)
+def _step_time(step_seconds: tuple[float, ...], warmup_steps: int) -> Estimate:
     values = np.asarray(step_seconds[warmup_steps:], dtype=float)
     values = values[np.isfinite(values) & (values > 0)]
     if len(values) < MIN_STEPS:
