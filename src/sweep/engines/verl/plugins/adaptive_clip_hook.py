@@ -1,0 +1,34 @@
+"""Clips by `adaptive_clip.max_norm` in every FSDP engine that was given a decay; others clip as verl does.
+
+The step is the one of the learning-rate schedule, which verl moves once a training step: it starts anew with each
+trial and comes back from a checkpoint, so there is no counter of our own to lose.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from verl.workers.engine.fsdp import transformer_impl
+
+from sweep.engines.verl.plugins.adaptive_clip import max_norm
+
+SETTING = "sweep_clip"
+"""Attribute of an engine: (decay, floor), or None."""
+
+_own_step = transformer_impl.FSDPEngine.optimizer_step
+
+
+def optimizer_step(engine: Any) -> Any:
+    """verl's optimizer step under the threshold of this training step."""
+    setting = getattr(engine, SETTING, None)
+    if setting is None:
+        return _own_step(engine)
+    config, start = engine.optimizer_config, engine.optimizer_config.clip_grad
+    config.clip_grad = max_norm(float(start), engine.lr_scheduler.last_epoch, *setting)
+    try:
+        return _own_step(engine)
+    finally:
+        config.clip_grad = start
+
+
+transformer_impl.FSDPEngine.optimizer_step = optimizer_step

@@ -1,0 +1,62 @@
+"""`sweep/free_gib_min`: the least free memory on any device during the step, training and rollout together.
+
+A thread in each training worker looks at the device that the rollout shares with it: what other processes hold counts
+as used, which is what an allocation will meet.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+LOOK_SECONDS = 0.1
+"""Ten looks a second cost nothing measurable; phases of a step last longer."""
+_GIB = 1024.0**3
+_watches: dict[int, _FreeMemoryWatch] = {}
+
+
+class _FreeMemoryWatch(threading.Thread):
+    def __init__(self, device: int) -> None:
+        super().__init__(daemon=True, name=f"free-memory-{device}")
+        self._device = device
+        self._least = float("inf")
+        self._lock = threading.Lock()
+
+    def run(self) -> None:
+        pause = threading.Event()
+        while not pause.wait(LOOK_SECONDS):
+            self._look()
+
+    def _look(self) -> None:
+        import torch
+
+        free_bytes, _ = torch.cuda.mem_get_info(self._device)
+        with self._lock:
+            self._least = min(self._least, free_bytes / _GIB)
+
+    def take(self) -> float:
+        """The least since the last call, GiB."""
+        self._look()
+        with self._lock:
+            least, self._least = self._least, float("inf")
+        return least
+
+
+def free_gib_min(worker: Any) -> float:
+    """Runs in a training worker: the least free memory of its device since the last call, GiB."""
+    import torch
+
+    device = torch.cuda.current_device()
+    if device not in _watches:
+        _watches[device] = _FreeMemoryWatch(device)
+        _watches[device].start()
+    return _watches[device].take()
+
+
+def metrics(trainer: Any) -> dict[str, float]:
+    """The metric over all devices of the trainer, nothing where there are none."""
+    from verl.utils.device import get_device_name
+
+    if get_device_name() != "cuda":
+        return {}
+    return {"sweep/free_gib_min": min(trainer.call_workers(free_gib_min))}

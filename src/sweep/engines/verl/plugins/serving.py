@@ -1,0 +1,132 @@
+"""Between trials: `serve` takes one after another from the mailbox, `run_once` trains the process's own configuration.
+
+A trial that fails of something that leaves the processes sound (its configuration is refused, verl's own checks find
+it wrong) leaves the runtime usable, since the next reset and its guard decide. Any other failure ends the runtime.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from omegaconf import open_dict
+
+from sweep.engines.verl.plugins.mailbox import Mailbox, NoMailbox
+from sweep.engines.verl.plugins.running_trial import RunningTrial
+
+TAKE_SECONDS = 30.0
+"""How long one call waits for a command; then it asks again, so that a dead host is noticed."""
+STARTED_VARIABLE = "SWEEP_STARTED_AT"
+"""Set by the host: Unix time at which it started this verl."""
+TRIAL_VARIABLE = "SWEEP_TRIAL"
+"""Set by the host: the id of the one trial of a process that serves no others; else the experiment's name."""
+METRICS_FILE_VARIABLE = "VERL_FILE_LOGGER_PATH"
+HARMLESS = (ValueError, AssertionError)
+"""What verl's checks raise, in the driver or in a worker: the processes go on as before."""
+
+
+def run_once(trainer: Any, mailbox: Mailbox) -> None:
+    """Trains the process's own configuration, reporting as a trial of the mailbox would."""
+    mailbox.put(_ready(trainer))
+    trial = RunningTrial(os.environ.get(TRIAL_VARIABLE) or str(trainer.config.trainer.experiment_name), mailbox)
+    mailbox.put({"type": "started", "id": trial.id, "reset_seconds": 0.0, "warm": False})
+    try:
+        trainer.train(trial)
+    except Exception as error:
+        mailbox.put(_ended(trial, error, reusable=False))
+        raise
+    mailbox.put(_ended(trial, None, reusable=False))
+
+
+def serve(trainer: Any, mailbox: Mailbox) -> None:
+    """Trains the mailbox's trials until it says that there are no more."""
+    reset = trainer.reset_class(trainer)
+    warm_up(trainer)
+    mailbox.put(_ready(trainer))
+    served = 0
+    while True:
+        command = mailbox.take(TAKE_SECONDS)
+        if command is None:
+            continue
+        if command["type"] == "end":
+            return
+        run_trial(trainer, reset, mailbox, command, warm=served > 0)
+        served += 1
+
+
+def warm_up(trainer: Any) -> None:
+    """A few steps that nobody measures: compiled code and allocated memory are there before the first trial."""
+    steps = trainer.settings.warmup_steps
+    if steps < 1:
+        return
+    with open_dict(trainer.config):
+        trainer.config.trainer.update(logger=[], val_before_train=False, test_freq=-1, save_freq=-1)
+    trainer.total_training_steps = steps
+    trainer.train(RunningTrial("", NoMailbox()))
+
+
+def run_trial(trainer: Any, reset: Any, mailbox: Mailbox, command: Mapping[str, Any], warm: bool) -> None:
+    """One trial from reset to its last message.
+
+    Raises:
+        Exception: whatever ended the trial, if the runtime may not be used again.
+    """
+    trial = RunningTrial(str(command["id"]), mailbox)
+    started = time.perf_counter()
+    try:
+        with _environment(command.get("env") or {}):
+            reset.run(command)
+            seconds = time.perf_counter() - started
+            mailbox.put({"type": "started", "id": trial.id, "reset_seconds": seconds, "warm": warm})
+            trainer.train(trial)
+            _close_logger(trainer, failed=False)
+    except HARMLESS as error:
+        _close_logger(trainer, failed=True)
+        mailbox.put(_ended(trial, error, reusable=True))
+    except Exception as error:
+        mailbox.put(_ended(trial, error, reusable=False))
+        raise
+    else:
+        mailbox.put(_ended(trial, None, reusable=True))
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """These environment variables inside, the old ones after; the folder of the metrics file exists."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update({name: str(value) for name, value in variables.items()})
+    if METRICS_FILE_VARIABLE in variables:
+        Path(variables[METRICS_FILE_VARIABLE]).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def _close_logger(trainer: Any, failed: bool) -> None:
+    logger = trainer.__dict__.pop("logger", None)
+    if logger is not None:
+        logger.finish(exit_code=1 if failed else 0)
+
+
+def _ready(trainer: Any) -> dict[str, Any]:
+    started = float(os.environ.get(STARTED_VARIABLE) or trainer.made_at)
+    return {"type": "ready", "startup_seconds": time.time() - started}
+
+
+def _ended(trial: RunningTrial, error: Exception | None, reusable: bool) -> dict[str, Any]:
+    return {
+        "type": "ended",
+        "id": trial.id,
+        "last_step": trial.last_step,
+        "error": "" if error is None else f"{type(error).__name__}: {error}",
+        "stopped_by": trial.stopped_by,
+        "reusable": reusable,
+    }

@@ -1,0 +1,61 @@
+"""What the trainer asks of its training workers, run inside them through Ray's `__ray_call__`.
+
+verl puts all roles of one device into one Ray actor; `roles` finds them there.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from sweep.engines.verl.plugins.adaptive_clip_hook import SETTING as CLIP_SETTING
+from sweep.engines.verl.plugins.sampling import request_seed
+from sweep.engines.verl.plugins.value_head import redraw
+
+ACTOR, CRITIC, REFERENCE = "actor", "critic", "reference"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialStart:
+    """What every worker is told before a trial's first step, in a new process and in a used one alike."""
+
+    seed: int
+    value_head_seed: int | None
+    clip: tuple[float, float] | None
+    fresh_weights: bool
+    """Whether the weights are the start weights, not those of a checkpoint that the run resumes from."""
+
+
+def roles(worker: Any) -> dict[str, Any]:
+    """Role to verl's `TrainingWorker`, of those that this Ray actor plays."""
+    found: dict[str, Any] = {}
+    for part in worker.worker_dict.values():
+        if hasattr(part, "engine"):
+            found[CRITIC] = part
+            continue
+        for role, training_worker in ((ACTOR, part.actor), (REFERENCE, part.ref)):
+            if training_worker is not None:
+                found[role] = training_worker
+    return found
+
+
+def start_trial(worker: Any, start: TrialStart) -> None:
+    """Seeds the process and gives the engines what the trial's plug-ins need."""
+    seed_process(start.seed)
+    for role, training_worker in roles(worker).items():
+        if role == REFERENCE:
+            continue
+        setattr(training_worker.engine, CLIP_SETTING, start.clip)
+        if role == CRITIC and start.fresh_weights and start.value_head_seed is not None:
+            redraw(training_worker.engine, start.value_head_seed)
+
+
+def seed_process(seed: int) -> None:
+    """Every global random generator of this process starts from the seed."""
+    random.seed(request_seed("python", seed))
+    np.random.seed(request_seed("numpy", seed) % 2**32)
+    torch.manual_seed(request_seed("torch", seed))
