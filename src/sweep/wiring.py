@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sweep.campaign import Campaign, Screen, trial_folder
 from sweep.config import CampaignConfig, missing_upstream, sources
@@ -17,6 +18,9 @@ from sweep.errors import ConfigError, SweepError
 from sweep.fleet import Fleet
 from sweep.ports import CampaignInfo, Engine, Observer, Store
 from sweep.tasks import assets
+
+if TYPE_CHECKING:
+    from sweep.engines.verl.settings import EngineSettings
 
 
 def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
@@ -32,18 +36,18 @@ def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
     store = _store(plan)
     try:
         paths = assets.build(sources(config), _writable(Path(config.runs) / "assets"))
+        screen = _screen(plan, paths)
+        _refuse_impossible_base(plan, screen)
         engine = _engine(plan, paths)
         try:
-            return _run(config, plan, store, engine, folder, paths)
+            return _run(plan, store, engine, folder, screen, paths)
         finally:
             engine.close()
     finally:
         store.close()
 
 
-def _run(
-    config: CampaignConfig, plan: CampaignPlan, store: Store, engine: Engine, folder: Path, paths: dict[str, str]
-) -> bool:
+def _run(plan: CampaignPlan, store: Store, engine: Engine, folder: Path, screen: Screen, paths: dict[str, str]) -> bool:
     from sweep.report.summary import write_summary
 
     observers = _observers(plan, store)
@@ -60,7 +64,7 @@ def _run(
         store=store,
         fleet=fleet,
         observers=observers,
-        screen=_screen(plan, paths),
+        screen=screen,
         versions=engine.versions(),
     )
     code = 1
@@ -100,10 +104,9 @@ def _engine(plan: CampaignPlan, paths: dict[str, str]) -> Engine:
         from sweep.engines.rehearsal.engine import RehearsalEngine
 
         return RehearsalEngine(slots=plan.slots)
-    from sweep.adapters.nvml_probe import leased_memory_gib
+    from sweep.adapters.nvml_probe import leased_memory
     from sweep.adapters.ray_launcher import ClusterSettings, RayLauncher
     from sweep.engines.verl.engine import VerlEngine
-    from sweep.engines.verl.environment import cpu_engine, gpu_engine, inspect
 
     on_cpu = not plan.model.needs_gpu
     if plan.cluster_address:
@@ -112,13 +115,20 @@ def _engine(plan: CampaignPlan, paths: dict[str, str]) -> Engine:
         cluster = ClusterSettings.without_gpus(plan.slots, plan.model.gpus)
     else:
         cluster = ClusterSettings()
-    settings = cpu_engine(plan.slots) if on_cpu else gpu_engine(inspect(), plan.slots, plan.model.gpus)
     return VerlEngine(
         RayLauncher(cluster),
-        settings,
+        _engine_settings(plan),
         locate=lambda overrides: assets.located(overrides, paths),
-        memory_probe=leased_memory_gib,
+        memory_probe=leased_memory,
     )
+
+
+def _engine_settings(plan: CampaignPlan) -> EngineSettings:
+    from sweep.engines.verl.environment import cpu_engine, gpu_engine, inspect
+
+    if not plan.model.needs_gpu:
+        return cpu_engine(plan.slots)
+    return gpu_engine(inspect(), plan.slots, plan.model.gpus)
 
 
 def _observers(plan: CampaignPlan, store: Store) -> list[Observer]:
@@ -135,9 +145,21 @@ def _observers(plan: CampaignPlan, store: Store) -> list[Observer]:
 
 
 def _screen(plan: CampaignPlan, paths: dict[str, str]) -> Screen:
-    from sweep.screening import screen_trial
+    if plan.engine != "verl":
+        return lambda trial: ""
+    from sweep.engines.verl.screening import obstacle
 
-    return lambda trial: screen_trial(plan, assets.located(trial.overrides, paths), trial.steps)
+    settings, here = _engine_settings(plan), not plan.cluster_address
+    return lambda trial: obstacle(
+        trial, str(trial_folder(plan, trial).resolve()), settings, lambda o: assets.located(o, paths), here=here
+    )
+
+
+def _refuse_impossible_base(plan: CampaignPlan, screen: Screen) -> None:
+    """Raises: ConfigError: if verl could not even run the configuration that the campaign starts from."""
+    found = screen(Trial(plan.base, plan.seeds[0], plan.stage(plan.wanted[0]).budget.steps))
+    if found:
+        raise ConfigError(f"verl cannot run this configuration: {found}")
 
 
 def _best_command(trial: Trial, plan: CampaignPlan, paths: dict[str, str]) -> str:

@@ -126,13 +126,18 @@ def literal(value: Value) -> str:
     if isinstance(value, tuple):
         return "[" + ",".join(literal(v) for v in value) + "]"
     if isinstance(value, Struct):
-        return "{" + ",".join(f"{_quoted(k)}:{literal(v)}" for k, v in value.items) + "}"
+        return "{" + ",".join(f"{_escaped(k)}:{literal(v)}" for k, v in value.items) + "}"
     return _quoted(value)
 
 
 def _quoted(text: str) -> str:
     doubled = re.sub(r"(\\+)(?='|$)", lambda m: m.group(1) * 2, text)
     return "'" + doubled.replace("'", "\\'") + "'"
+
+
+def _escaped(key: str) -> str:
+    """A mapping's key, which Hydra's grammar does not let be quoted."""
+    return re.sub(r"([\\()\[\]{}:=, \t])", r"\\\1", key)
 
 
 def content_hash(content: object, digits: int = 12) -> str:
