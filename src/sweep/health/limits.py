@@ -66,6 +66,8 @@ class Limits:
     """Weight of the smoothed curve beside the raw one. Source: S0 section 1.1."""
     oscillation_share: float = 0.05
     """Share of raw points outside the band while the smoothed curve is inside. Ours."""
+    oscillation_factor: float = 3.0
+    """How many times the smoothed value such a point is off. Ours: real runs scatter by a factor of 2 around it."""
     oscillation_episodes: int = 3
     """Separate excursions that make an oscillation and not one pulse. Ours."""
     cycle_share: float = 0.4

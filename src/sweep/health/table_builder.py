@@ -88,7 +88,7 @@ class TableBuilder:
             ConfigError: the log holds more values than fit.
         """
         row = self._row_of.get(step)
-        if row is not None and any(name in self._columns and self._columns[name].has(row) for name, _ in pairs):
+        if row is not None and self.repeats(step, pairs):
             row = self._second_account(step, row)
         if row is None:
             row = self._row_of[step] = self._rows
@@ -107,9 +107,20 @@ class TableBuilder:
         self._last_step = step if self._last_step is None else max(step, self._last_step)
         self.first_step = step if self.first_step is None else min(step, self.first_step)
 
+    def repeats(self, step: int, pairs: Sequence[tuple[str, float]]) -> bool:
+        """Whether the step is known with one of these metrics."""
+        row = self._row_of.get(step)
+        return row is not None and any(name in self._columns and self._columns[name].has(row) for name, _ in pairs)
+
     def mark_rounded(self, name: str) -> None:
         """Note that a zero of this metric may be a small number printed with too few decimals."""
         self._low_precision.add(name)
+
+    def extend(self, table: MetricTable) -> None:
+        """Put all rows of another table after those already here, as a resumed run does."""
+        for step, metrics in table.rows():
+            self.add(step, list(metrics.items()))
+        self._low_precision |= table.low_precision
 
     def _second_account(self, step: int, row: int) -> int | None:
         """The row to write to: none if the run went back in time, the same one if the last step is merely repeated."""

@@ -149,10 +149,11 @@ def _not_measured(evidence: Evidence) -> tuple[Finding, ...]:
     if evidence.logged(Quantity.REFERENCE_KL) or not (off or update is not None):
         return ()
     zero = update is not None and not update.series.values.any() and not evidence.rounded(update.name)
-    one_update = zero and facts.number(keys.TRAIN_BATCH) == facts.number(keys.MINI_BATCH)
+    batches = facts.number(keys.TRAIN_BATCH), facts.number(keys.MINI_BATCH)
+    one_update = zero and batches[0] is not None and batches[0] == batches[1]
     seen = "KL to the reference is not in the log" + (": neither KL term is on" if off else "")
     if zero:
-        seen += "; KL within an update is 0" + (" by construction, with one update a batch" if one_update else "")
+        seen += f"; KL within an update is 0{' by construction,' if one_update else ', as'} with one update a batch"
     return (
         Finding(
             code=Code.KL_NOT_MEASURED,

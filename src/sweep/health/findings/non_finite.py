@@ -91,7 +91,11 @@ def _advice(metric: str, first: int, skipped: bool) -> str:
 
 def _direction(metric: str) -> tuple[Move, ...]:
     if metric.startswith("critic/"):
-        return (Move(Way.CHECK, keys.CRITIC_MINI_BATCH), Move(Way.LOWER, knobs.CRITIC_LR))
+        return (
+            Move(Way.CHECK, keys.CRITIC_MINI_BATCH),
+            Move(Way.CHECK, knobs.CRITIC_MICRO_BATCH),
+            Move(Way.LOWER, knobs.CRITIC_LR),
+        )
     return (Move(Way.LOWER, keys.ACTOR_LR), Move(Way.LOWER, knobs.CLIP_GRAD), Move(Way.CHECK, keys.ACTOR_MICRO_BATCH))
 
 

@@ -41,10 +41,13 @@ def _excursions(evidence: Evidence, series: Series, low: float, high: float) -> 
     limits = evidence.limits
     if len(series) < MIN_POINTS:
         return None
-    calm = smooth(series.values, limits.smoothing)[len(series) // 5 :]
-    if not (calm >= low).all() or not (calm <= high).all():
+    smoothed = smooth(series.values, limits.smoothing)
+    settled = smoothed[len(series) // 5 :]
+    if not (settled >= low).all() or not (settled <= high).all():
         return None
-    outside = (series.values < low) | (series.values > high)
+    above = (series.values > high) & (series.values > limits.oscillation_factor * smoothed)
+    below = (series.values < low) & (series.values * limits.oscillation_factor < smoothed)
+    outside = above | below
     share, bursts = float(np.mean(outside)), episodes(outside)
     if share < limits.oscillation_share or bursts < limits.oscillation_episodes:
         return None
@@ -56,7 +59,8 @@ def _excursions(evidence: Evidence, series: Series, low: float, high: float) -> 
         first_step=int(steps[0]),
         last_step=int(steps[-1]),
         seen=f"smoothed at {limits.smoothing:g} it stays within {low:g} to {high:g}, but {share:.0%} of the raw points "
-        f"do not, in {bursts} episodes; highest {float(series.values.max()):.3g}",
+        f"lie outside, {limits.oscillation_factor:g} times off it or more, in {bursts} episodes; "
+        f"highest {float(series.values.max()):.3g}",
         advice="updates are larger than their average shows: lower the learning rate or clip harder",
         direction=(Move(Way.LOWER, keys.ACTOR_LR), Move(Way.LOWER, knobs.CLIP_GRAD, "1.0 to 0.5")),
         source=SOURCE,

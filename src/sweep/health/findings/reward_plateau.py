@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from sweep.core import verl_keys as keys
-from sweep.health import knobs
 from sweep.health.code import Code
 from sweep.health.evidence import Evidence
 from sweep.health.finding import Confidence, Finding, Move, Severity, Way
@@ -91,7 +90,8 @@ def _too_short(reward: Series, limits: Limits) -> tuple[Finding, ...]:
             last_step=int(reward.steps[-1]),
             seen=f"no clear growth in {reward.span_steps} steps ({len(reward)} points), "
             f"but a plateau takes {limits.plateau_steps}",
-            advice=f"go on to at least {limits.plateau_steps} steps before judging the reward",
+            advice=f"go on to at least {limits.plateau_steps} steps before judging the reward; "
+            "if it stays flat, calibrate the KL penalty (step 2 of the method)",
             source=SOURCE,
             figures=(("steps", float(reward.span_steps)), ("growth_per_plateau_window", growth.value)),
         ),
@@ -155,4 +155,4 @@ def _kl_moves(evidence: Evidence) -> tuple[Move, ...]:
         return (Move(Way.RAISE, keys.KL_COEF, "0.0005 to 0.01"),)
     if level < low:
         return (Move(Way.LOWER, keys.KL_COEF, "0.0005 to 0.01"),)
-    return (Move(Way.CHECK, keys.ACTOR_LR, "KL is in its band"), Move(Way.CHECK, knobs.ROLLOUT_N, "more exploration"))
+    return (Move(Way.CHECK, keys.ACTOR_LR, "KL is in its band"), Move(Way.CHECK, keys.ROLLOUT_N, "more exploration"))

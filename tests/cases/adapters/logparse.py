@@ -1,0 +1,38 @@
+"""Answers for `logparse`: text through the readers, told row by row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sweep.health.readers.open_log import read_lines
+
+OWNED = True
+
+
+def text(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The rows of the text; a zero that may be rounded is told by its name and not as a value."""
+    runs = read_lines(given["text"].encode("utf-8", "surrogateescape").splitlines())
+    table = runs[0].table
+    rows = [
+        {"step": step} | {n: _spelled(v) for n, v in metrics.items() if v != 0 or n not in table.low_precision}
+        for step, metrics in table.rows()
+    ]
+    return {
+        "rows": rows,
+        "low_precision": sorted(table.low_precision),
+        "runs": len(runs),
+        "row_count": len(rows),
+        "steps": [row["step"] for row in rows],
+        "notes": [note for run in runs for note in run.notes],
+        "text": "; ".join(note for run in runs for note in run.notes),
+    }
+
+
+def _spelled(value: float) -> float | str:
+    """Numbers that JSON does not have, as the cases spell them."""
+    return value if math.isfinite(value) else str(value)
+
+
+KINDS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {"log_text": text}
