@@ -1,4 +1,4 @@
-"""What NVML says about the GPUs of this node: `Reading`, `Device`, `read`, `leased_memory`. A node without GPUs is an answer.
+"""What NVML says of the GPUs of this node: `Reading`, `Device`, `read`, `leased_memory`. Having none is an answer.
 
 It does not decide how much free memory is enough, and starts no CUDA context.
 """

@@ -7,14 +7,14 @@ and nodes need no common file system.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import time
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from sweep.adapters.ray_host import RuntimeHost
+from sweep.adapters.ray_job import CALL_SECONDS, FREE_SECONDS, RayHost, node_of
 from sweep.errors import ConfigError, EngineError
 
 Result = TypeVar("Result")
@@ -30,11 +30,8 @@ fewer makes verl wait for ever without a word. Source: TransferQueue 0.1.11 cont
 single_controller/ray/base.py.
 """
 
-FREE_SECONDS = 60.0
-"""How long Ray may take to give the resources of a killed process back; 5 s were measured. Ours."""
-
-CALL_SECONDS = 60.0
-"""How long a host may take to answer before its node counts as lost. Ours."""
+CONNECT_SECONDS = 10.0
+"""How long a given cluster may take to accept a connection. Ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +77,7 @@ class RayLauncher:
         try:
             context = ray.init(namespace=NAMESPACE, log_to_driver=False, configure_logging=False, **arguments)
         except ConnectionError as error:
-            raise ConfigError(
-                f"no Ray cluster answers at cluster.address={self._settings.address!r} ({error}); start one with "
-                "`ray start --head`, or leave the address empty for a local cluster"
-            ) from error
+            raise _no_cluster(self._settings.address, str(error)) from error
         except (RuntimeError, ValueError, OSError) as error:
             raise EngineError(f"Ray could not be started: {error}") from error
         self._address = str(context.address_info["gcs_address"])
@@ -113,7 +107,7 @@ class RayLauncher:
             wanted = dict(self._settings.host_resources) or "no resources"
             raise EngineError(f"no node of the Ray cluster runs {name} (asked for {wanted}): {error}") from error
         self._hosts = [h for h in self._hosts if not h.closed]
-        self._hosts.append(RayHost(name, actor, pid, _node_of(actor)))
+        self._hosts.append(RayHost(name, actor, pid, node_of(actor)))
         return self._hosts[-1]
 
     def call(self, function: Callable[..., Result], *arguments: object, gpus: int = 0) -> Result:
@@ -157,14 +151,18 @@ class RayLauncher:
             raise errors[0]
 
     def _existing(self) -> dict[str, Any]:
-        return {"address": self._settings.address}
+        address = self._settings.address
+        if address.startswith("ray://"):
+            raise ConfigError(f"cluster.address must be auto or HOST:PORT of the cluster's GCS, got {address!r}")
+        host, colon, port = address.rpartition(":")
+        if colon and not _answers(host, port):
+            raise _no_cluster(address, "nobody listens there")
+        return {"address": address}
 
     def _local(self) -> dict[str, Any]:
         # Only this machine's user talks to it; a token file would be left in the home folder.
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        # A killed worker must not leave the processes that it spawned (vLLM's engine) on the GPU.
-        os.environ.setdefault("RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper", "true")
         return {
             "address": "local",
             "num_cpus": self._settings.num_cpus,
@@ -174,81 +172,17 @@ class RayLauncher:
         }
 
 
-class RayHost:
-    """The campaign's side of a launched process: `RuntimeHost` behind Ray, whose node may be lost."""
-
-    def __init__(self, name: str, actor: Any, pid: int, node: str) -> None:
-        self.name = name
-        self.closed = False
-        self._actor = actor
-        self._driver = (node, pid)
-
-    def send(self, command: Mapping[str, Any]) -> None:
-        """Queue a command for the process."""
-        self._ask("send", None, dict(command))
-
-    def request_stop(self, trial_id: str, reason: str) -> None:
-        """Let the process know that this trial shall stop."""
-        self._ask("request_stop", None, trial_id, reason)
-
-    def receive(self, after: int, wait_seconds: float) -> Sequence[Mapping[str, Any]]:
-        """The messages numbered over `after`; `gone` if the node is lost."""
-        lost = [{"type": "gone", "exit_code": None, "reason": "its node is lost", "number": after + 1}]
-        return self._ask("receive", lost, after, wait_seconds)
-
-    def read_log(self, offset: int, max_bytes: int = 1 << 20) -> bytes:
-        """The console from a byte offset on; nothing if the node is lost."""
-        return self._ask("read_log", b"", offset, max_bytes)
-
-    def close(self) -> None:
-        """Kill the process and wait until its workers are gone and its resources are free. Safe to call again.
-
-        Raises:
-            EngineError: if they are not within the time that they have.
-        """
-        if self.closed:
-            return
-        self.closed = True
-        import ray
-
-        left: list[int] = self._ask("kill", [])
-        free = _freed(*self._driver)
-        with contextlib.suppress(ray.exceptions.RayError):
-            ray.kill(self._actor)
-        if left or not free:
-            raise EngineError(f"{self.name} did not end within {FREE_SECONDS:g} s; processes left on its node: {left}")
-
-    def _ask(self, method: str, lost: Result, *arguments: object) -> Result:
-        """The host's answer, `lost` if it has none to give any more."""
-        import ray
-
-        try:
-            return ray.get(getattr(self._actor, method).remote(*arguments), timeout=CALL_SECONDS)  # type: ignore[no-any-return]
-        except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):
-            return lost
+def _no_cluster(address: str, reason: str) -> ConfigError:
+    return ConfigError(
+        f"no Ray cluster answers at cluster.address={address!r} ({reason}); start one with `ray start --head`, or "
+        "leave the address empty for a local cluster"
+    )
 
 
-def _node_of(actor: Any) -> str:
-    from ray._private.state import state
-
-    return str(state.actor_table(actor._actor_id.hex())["Address"]["IPAddress"])
-
-
-def _freed(node: str, driver_pid: int) -> bool:
-    """Whether the job of this driver holds neither placement groups nor live actors, waiting for it.
-
-    Ray's public state API answers only beside a dashboard, hence the table that it reads. Ids of placement groups
-    and actors end with the id of their job.
-    """
-    from ray._private.state import state
-    from ray.util import placement_group_table
-
-    until = time.monotonic() + FREE_SECONDS
-    while time.monotonic() < until:
-        jobs = {j["JobID"] for j in state.job_table() if (j["DriverIPAddress"], j["DriverPid"]) == (node, driver_pid)}
-        groups = [g for i, g in placement_group_table().items() if i[-8:] in jobs and g["state"] != "REMOVED"]
-        actors = [a for i, a in state.actor_table(None).items() if i[-8:] in jobs and a["State"] != "DEAD"]
-        if not groups and not actors:
-            return True
-        time.sleep(0.1)
-    return False
+def _answers(host: str, port: str) -> bool:
+    """Whether somebody listens there; Ray itself tries for minutes."""
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+    except (OSError, ValueError):
+        return False
+    return True

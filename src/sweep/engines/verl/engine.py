@@ -76,7 +76,6 @@ class VerlEngine:
         runtime = VerlRuntime(
             host,
             trial,
-            folder,
             _free_name(folder, "runtime", ".log"),
             reuse=reuse,
             overrides_of=lambda other, place: self._complete(other, place.resolve(), True),

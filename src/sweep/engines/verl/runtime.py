@@ -37,7 +37,6 @@ class VerlRuntime:
         self,
         host: Host,
         base: Trial,
-        folder: Path,
         log_path: Path,
         *,
         reuse: bool,
@@ -51,7 +50,6 @@ class VerlRuntime:
         self.log_path = log_path
         self._host = host
         self._base = base
-        self._folder = folder
         self._reuse = reuse
         self._overrides_of = overrides_of
         self._serves = serves

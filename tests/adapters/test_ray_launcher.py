@@ -1,0 +1,141 @@
+"""The launcher on a real local Ray cluster: what it starts, what comes home, and that everything is given back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from sweep.adapters.ray_launcher import ClusterSettings, RayLauncher
+from sweep.errors import EngineError
+from tests.ray_cluster import eventually, free_resources, local_launcher
+
+HOLDER = """
+import os, time, ray
+from ray.util.placement_group import placement_group
+ray.init(log_to_driver=False)
+ray.get(placement_group([{"CPU": 3, "GPU": 1}]).ready())
+@ray.remote
+class Worker:
+    def pid(self): return os.getpid()
+worker = Worker.options(num_gpus=1, runtime_env={"env_vars": {"SWEEP_MAILBOX": os.environ["SWEEP_MAILBOX"]}}).remote()
+box = ray.get_actor(os.environ["SWEEP_MAILBOX"], namespace="sweep")
+ray.get(box.put.remote({"type": "ready", "worker": ray.get(worker.pid.remote()), "pid": os.getpid()}))
+time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def launcher() -> Iterator[RayLauncher]:
+    found = local_launcher()
+    yield found
+    found.close()
+
+
+def _quotient(dividend: int, divisor: int) -> int:
+    return dividend // divisor
+
+
+def alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False
+
+
+def test_a_local_cluster_claims_what_it_was_told_to(launcher: RayLauncher) -> None:
+    found = launcher.resources()
+    assert (found["CPU"], found["GPU"]) == (32, 2)
+
+
+def test_a_process_reaches_its_mailbox_and_console_and_messages_come_home(launcher: RayLauncher) -> None:
+    host = launcher.launch("test-talk", ["-c", HOLDER], {})
+    (ready,) = host.receive(0, 60.0)
+    assert ready["type"] == "ready" and alive(ready["worker"])
+    host.close()
+
+
+def test_closing_a_host_ends_its_processes_and_frees_what_they_held(launcher: RayLauncher) -> None:
+    before = free_resources()
+    host = launcher.launch("test-close", ["-c", HOLDER], {})
+    (ready,) = host.receive(0, 60.0)
+    assert free_resources()["GPU"] == 0
+    host.close()
+    assert not alive(ready["pid"]) and not alive(ready["worker"])
+    eventually(lambda: free_resources() == before, seconds=3.0)
+    host.close()
+
+
+def test_a_process_killed_from_outside_is_gone_with_its_signal_and_frees_what_it_held(launcher: RayLauncher) -> None:
+    before = free_resources()
+    host = launcher.launch("test-kill", ["-c", HOLDER], {})
+    (ready,) = host.receive(0, 60.0)
+    os.kill(ready["pid"], signal.SIGKILL)
+    (gone,) = host.receive(ready["number"], 30.0)
+    assert (gone["type"], gone["exit_code"]) == ("gone", -9)
+    host.close()
+    assert not alive(ready["worker"])
+    eventually(lambda: free_resources() == before, seconds=3.0)
+
+
+def test_two_processes_do_not_end_together(launcher: RayLauncher) -> None:
+    one = launcher.launch("test-one", ["-c", "import time; time.sleep(600)"], {})
+    two = launcher.launch("test-two", ["-c", "import time; print('two', flush=True); time.sleep(600)"], {})
+    one.close()
+    assert two.receive(0, 0.5) == []
+    two.close()
+
+
+def test_a_host_whose_node_is_lost_reports_that_its_process_is_gone(launcher: RayLauncher) -> None:
+    import ray
+
+    host = launcher.launch("test-lost", ["-c", "import time; time.sleep(600)"], {})
+    ray.kill(host._actor)
+    (gone,) = host.receive(4, 5.0)
+    assert gone == {"type": "gone", "exit_code": None, "reason": "its node is lost", "number": 5}
+    assert host.read_log(0) == b""
+    host.send({"type": "end"})
+    host.close()
+
+
+def test_a_host_that_no_node_can_run_is_an_engine_error(monkeypatch: pytest.MonkeyPatch, launcher: RayLauncher) -> None:
+    picky = RayLauncher(ClusterSettings(host_resources={"moon": 1}))
+    picky._address = launcher._address
+    monkeypatch.setattr("sweep.adapters.ray_launcher.CALL_SECONDS", 2.0)
+    with pytest.raises(EngineError, match="moon"):
+        picky.launch("test-picky", ["-c", "pass"], {})
+
+
+def test_a_function_runs_on_a_node_and_its_failure_is_an_engine_error(launcher: RayLauncher) -> None:
+    assert launcher.call(_quotient, 64, 2) == 32
+    with pytest.raises(EngineError, match="ZeroDivisionError"):
+        launcher.call(_quotient, 1, 0)
+
+
+def test_a_function_that_wants_more_gpus_than_come_free_is_refused(
+    monkeypatch: pytest.MonkeyPatch, launcher: RayLauncher
+) -> None:
+    monkeypatch.setattr("sweep.adapters.ray_launcher.FREE_SECONDS", 1.0)
+    with pytest.raises(EngineError, match="3 GPUs were asked for"):
+        launcher.call(_quotient, 64, 2, gpus=3)
+
+
+def test_an_address_where_nobody_answers_is_a_configuration_error_that_says_what_would_work() -> None:
+    script = (
+        "from sweep.adapters.ray_launcher import ClusterSettings, RayLauncher\n"
+        "from sweep.errors import ConfigError\n"
+        "try: RayLauncher(ClusterSettings(address='127.0.0.1:1')).open()\n"
+        "except ConfigError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert "no Ray cluster answers at cluster.address='127.0.0.1:1'" in done.stdout, done.stderr
+    assert "ray start --head" in done.stdout
+
+
+def test_closing_twice_or_unopened_does_nothing() -> None:
+    RayLauncher(ClusterSettings()).close()

@@ -1,0 +1,29 @@
+"""A small local Ray cluster for tests of whatever launches processes on one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from sweep.adapters.ray_launcher import ClusterSettings, RayLauncher
+
+
+def local_launcher(processes: int = 2) -> RayLauncher:
+    """A launcher on a local cluster that claims room for so many processes."""
+    return RayLauncher(ClusterSettings.without_gpus(processes, object_store_gib=0.1))
+
+
+def free_resources() -> dict[str, float]:
+    """CPUs and GPUs that nobody holds."""
+    import ray
+
+    found = ray.available_resources()
+    return {name: found.get(name, 0.0) for name in ("CPU", "GPU")}
+
+
+def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    """Returns as soon as it is true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
