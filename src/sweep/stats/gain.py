@@ -124,7 +124,7 @@ def fit_curve(score: Sequence[float]) -> FittedCurve | None:
 
 @lru_cache(maxsize=1024)
 def _fit(score: tuple[float, ...]) -> FittedCurve | None:
-    import statsmodels.api as sm
+    from statsmodels.regression.linear_model import GLSAR, OLS
 
     values = np.asarray(score, dtype=float)
     finite = np.isfinite(values)
@@ -132,9 +132,9 @@ def _fit(score: tuple[float, ...]) -> FittedCurve | None:
     if count < MIN_POINTS or count < (1 - MAX_MISSING) * len(values):
         return None
     design = _spline(len(values), max(2, min(KNOTS, count // STEPS_A_KNOT)))
-    plain = sm.OLS(values[finite], design[finite]).fit()
+    plain = OLS(values[finite], design[finite]).fit()
     carry = _autocorrelation(plain.resid, design.shape[1])
-    model = sm.GLSAR(values[finite], design[finite], rho=[carry]).fit()
+    model = GLSAR(values[finite], design[finite], rho=[carry]).fit()
     return FittedCurve(design, plain.params, model.cov_params(), plain.resid, float(plain.df_resid))
 
 

@@ -132,7 +132,7 @@ def _off_the_ridge(surface: Surface, knobs: Knobs) -> float:
     if not surface.trap:
         return 0.0
     across = math.log(knobs.lr / surface.lr.best) + math.log(knobs.mini_batch / surface.mini_batch.best)
-    return -math.log(1 - surface.trap) * min(9.0, (across / 0.25) ** 2)
+    return -math.log(1 - surface.trap) * min(9.0, (across / RIDGE_WIDTH) ** 2)
 
 
 def _progress(rise: Any, surface: Surface) -> Any:
@@ -142,6 +142,9 @@ def _progress(rise: Any, surface: Surface) -> Any:
     low = 1 / (1 + math.exp(SIGMOID_STEEPNESS))
     return (1 / (1 + np.exp(-SIGMOID_STEEPNESS * (rise - 1))) - low) / (1 - low)
 
+
+RIDGE_WIDTH = 0.12
+"""Distance from the ridge, in log of the product of the two knobs, at which the trap's share of speed is lost."""
 
 _POINTS = 64
 

@@ -21,7 +21,7 @@ SURFACES: dict[str, Surface] = {
     for s in (
         _PLAIN,
         replace(_PLAIN, name="coupled", lr_follows_batch=0.5, kl_follows_lr=0.5),
-        replace(_PLAIN, name="trap", mini_batch=Response(64.0, 3.0, 0.29), lr=Response(3.2e-6, 3.0, 0.18), trap=0.06),
+        replace(_PLAIN, name="trap", mini_batch=Response(80.0, 3.0, 0.29), lr=Response(3.2e-6, 3.0, 0.18), trap=0.2),
         replace(_PLAIN, name="saturating", sigmoid=False, rise_steps=220.0),
         Surface("flat", _FLAT, _FLAT, _FLAT, _FLAT, _FLAT, update_seconds=0.0),
     )
