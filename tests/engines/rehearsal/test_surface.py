@@ -87,3 +87,23 @@ def test_an_unknown_surface_names_the_known_ones() -> None:
 
 def test_settings_of_no_knob_change_nothing() -> None:
     assert PLAIN.truth(Overrides.of({"trainer.test_freq": 5})) == PLAIN.truth(NOTHING)
+
+
+TINY = Overrides.of({keys.MINI_BATCH: 16, keys.TRAIN_BATCH: 32, keys.ACTOR_LR: 5e-4, keys.MAX_BATCHED_TOKENS: 512})
+
+
+def test_laid_around_another_configuration_the_same_moves_are_worth_the_same() -> None:
+    laid = PLAIN.around(TINY, 50)
+    moves = ((keys.MINI_BATCH, 16, 256), (keys.ACTOR_LR, 5e-4, 1e-6), (keys.MAX_BATCHED_TOKENS, 512, 8192))
+    for factor in (0.7, 1.5, 2.0):
+        for key, small, usual in moves:
+            here = laid.truth(TINY.merged({key: small * factor})).efficiency(50) / laid.truth(TINY).efficiency(50)
+            there = PLAIN.truth(Overrides.of({key: usual * factor})).efficiency(STEPS)
+            assert here == pytest.approx(there / PLAIN.truth(NOTHING).efficiency(STEPS))
+
+
+def test_laid_around_another_configuration_it_neither_diverges_nor_runs_out_of_memory() -> None:
+    truth = PLAIN.around(TINY, 50).truth(TINY)
+    assert not truth.diverges
+    assert not truth.out_of_memory
+    assert PLAIN.truth(TINY).diverges

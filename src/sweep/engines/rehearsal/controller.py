@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import math
 
-from sweep.engines.rehearsal.knobs import Knobs
+from sweep.engines.rehearsal.knobs import DEFAULT_KNOBS, Knobs
+
+KL_ANSWER = 0.6
+"""Exponent by which KL falls with the coefficient. Ours."""
+
+SMALLEST_COEF = 1e-9
+"""A coefficient of zero acts like this one, so that logarithms exist."""
 
 READINGS = 5
 """Readings that decide the settled coefficient: 500 steps at the default interval. Source: S0 section 2."""
 
 
 def kl_nats(coef: float, lr: float) -> float:
-    """KL per token that training settles at: 0.1 at the defaults, more with lr, less with the coefficient."""
-    return 0.1 * math.pow(lr / 1e-6, 0.8) * math.pow(0.001 / max(coef, 1e-9), 0.6)
+    """KL per token that training settles at: 0.1 at verl's defaults, more with lr, less with the coefficient."""
+    more = math.pow(lr / DEFAULT_KNOBS.lr, 0.8)
+    return 0.1 * more * math.pow(DEFAULT_KNOBS.kl_coef / max(coef, SMALLEST_COEF), KL_ANSWER)
 
 
 def coefficients(knobs: Knobs, readings: int) -> list[float]:
@@ -25,7 +32,7 @@ def coefficients(knobs: Knobs, readings: int) -> list[float]:
 
 def settled_coefficient(knobs: Knobs) -> float:
     """Geometric mean of the coefficient over a trial."""
-    return math.exp(sum(math.log(max(c, 1e-9)) for c in coefficients(knobs, READINGS)) / READINGS)
+    return math.exp(sum(math.log(max(c, SMALLEST_COEF)) for c in coefficients(knobs, READINGS)) / READINGS)
 
 
 def _moved(knobs: Knobs, coef: float) -> float:

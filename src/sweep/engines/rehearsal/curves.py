@@ -19,6 +19,19 @@ from sweep.engines.rehearsal import controller
 from sweep.engines.rehearsal.knobs import knobs_of
 from sweep.engines.rehearsal.surface import Surface, Truth
 
+RESPONSE_TOKENS = 101.0
+SAMPLE_TOKENS = 239.0
+"""Tokens of a response, and of a prompt with its response. Source: S1 section 2.2, means of GSM8K."""
+
+KL_STEPS = 40.0
+"""Steps in which KL comes within 1/e of where it settles. Ours."""
+
+OOM_MESSAGE = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.25 GiB. GPU 0 has a total capacity of {:.2f} GiB "
+    "of which 1.02 GiB is free"
+)
+"""What torch writes, so that the doctor is rehearsed too."""
+
 OOM_STEP = 2
 """Steps logged before a token budget that does not fit runs out of memory."""
 
@@ -59,16 +72,9 @@ def simulate(surface: Surface, noise: Noise, trial: Trial) -> Simulated:
     columns = _columns(surface, noise, truth, trial, draw)
     if truth.diverges:
         _break_off(columns, truth, steps)
-    blank = np.full(steps, math.nan)
-    series = {name: tuple(columns.get(name, blank).tolist()) for name in METRICS}
+    series = {name: tuple(columns[name].tolist()) for name in METRICS}
     curve = Curve(steps=tuple(range(1, steps + 1)), **series)
-    error = (
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.25 GiB. GPU 0 has a total capacity of "
-        f"{surface.gpu_gib:.2f} GiB of which 1.02 GiB is free"
-        if truth.out_of_memory
-        else ""
-    )
-    return Simulated(curve, error)
+    return Simulated(curve, OOM_MESSAGE.format(surface.gpu_gib) if truth.out_of_memory else "")
 
 
 class _Draw:
@@ -77,7 +83,7 @@ class _Draw:
     def __init__(self, noise: Noise, trial: Trial, steps: int) -> None:
         self._common = np.random.default_rng([noise.seed, trial.seed])
         self._own = np.random.default_rng([noise.seed, trial.seed, int(trial.id, 16)])
-        self._shared, self._steps = noise.shared, steps
+        self._shared, self.steps, self.at = noise.shared, steps, np.arange(1, steps + 1)
 
     def paired(self, size: int | None = None) -> Any:
         """Standard normal, with the shared part in common."""
@@ -98,48 +104,67 @@ class _Draw:
 
 
 def _columns(surface: Surface, noise: Noise, truth: Truth, trial: Trial, draw: _Draw) -> dict[str, Any]:
-    steps = len(range(min(trial.steps, OOM_STEP))) if truth.out_of_memory else trial.steps
-    at = np.arange(1, steps + 1)
-    knobs = knobs_of(trial.overrides)
+    """Every series of the trial as if it reached its last step, shape (steps,)."""
+    logged, knobs = knobs_of(trial.overrides), surface.knobs(trial.overrides)
     spread = math.sqrt(math.log1p(noise.cv**2))
     luck = math.exp(spread * math.sqrt(1 - noise.time_share) * draw.paired())
     pace = math.exp(spread * math.sqrt(noise.time_share) * draw.own())
-    trend = truth.scores(at)
-    gain = float(truth.scores(np.array(trial.steps))) - surface.start_score
-    wobble = draw.carried(draw.paired(steps), noise.score_carry)
-    score = surface.start_score + luck * (trend - surface.start_score) + noise.score_noise * gain * wobble
-    hiccup = np.exp(noise.time_noise * draw.carried(draw.own(steps), noise.time_carry))
-    seconds = truth.step_seconds * pace * hiccup
-    seconds[:1] *= noise.first_step_factor
-    gen = truth.rollout_seconds * pace * hiccup
-    coef = _coefficient(knobs, steps)
-    kl = (
-        controller.kl_nats(1.0, knobs.lr)
-        * (1.0 / coef) ** 0.6
-        * (1 - np.exp(-at / 40))
-        * np.exp(0.1 * draw.carried(draw.own(steps), 0.5))
-    )
-    tokens = np.full(steps, 1024 * knobs.batch_share * 400.0)
+    score = _scores(noise, truth, trial.steps, luck, draw)
+    coef = _coefficient(knobs, draw.steps)
+    kl = _divergence(coef, knobs.lr, draw)
+    logged_coef = coef * (logged.kl_coef / knobs.kl_coef if knobs.kl_coef else 1.0)
     return {
         "score": score,
-        "reward": score - coef * kl,
+        "reward": score - logged_coef * kl * RESPONSE_TOKENS,
         "kl_nats": kl,
-        "kl_coef": coef,
+        "kl_coef": logged_coef,
+        "lr": np.full(draw.steps, logged.lr),
+        **_health(truth, draw),
+        **_times(noise, truth, pace, logged.train_batch * SAMPLE_TOKENS, draw),
+        "peak_gib": np.full(draw.steps, surface.gpu_gib - truth.free_gib),
+        "free_gib": np.full(draw.steps, truth.free_gib),
+        "preemptions": np.zeros(draw.steps),
+    }
+
+
+def _scores(noise: Noise, truth: Truth, trial_steps: int, luck: float, draw: _Draw) -> Any:
+    """The true curve, stretched by the seed's luck, with the noise of a batch."""
+    start = truth.surface.start_score
+    gain = float(truth.scores(np.array(trial_steps))) - start
+    wobble = draw.carried(draw.paired(draw.steps), noise.score_carry)
+    return start + luck * (truth.scores(draw.at) - start) + noise.score_noise * gain * wobble
+
+
+def _divergence(coef: Any, lr: float, draw: _Draw) -> Any:
+    """KL per token to the reference policy."""
+    settled = controller.kl_nats(1.0, lr) * np.maximum(coef, controller.SMALLEST_COEF) ** -controller.KL_ANSWER
+    return settled * (1 - np.exp(-draw.at / KL_STEPS)) * np.exp(0.1 * draw.carried(draw.own(draw.steps), 0.5))
+
+
+def _health(truth: Truth, draw: _Draw) -> dict[str, Any]:
+    """What a healthy training logs besides: nothing in it depends on the seed's luck."""
+    steps = draw.steps
+    return {
         "update_kl_nats": 0.0005 * np.exp(0.3 * draw.own(steps)),
         "grad_norm": truth.gradient_norm * np.exp(0.1 * draw.own(steps)),
         "critic_grad_norm": 2 * truth.gradient_norm * np.exp(0.1 * draw.own(steps)),
-        "lr": np.full(steps, knobs.lr),
-        "entropy_nats": 1.2 * np.exp(-truth.speed * at / 4000) + 0.02 * draw.own(steps),
-        "vf_loss": 0.05 + 0.1 * np.exp(-at / 30) * np.exp(0.1 * draw.own(steps)),
+        "entropy_nats": 1.2 * np.exp(-truth.speed * draw.at / 4000) + 0.02 * draw.own(steps),
+        "vf_loss": 0.05 + 0.1 * np.exp(-draw.at / 30) * np.exp(0.1 * draw.own(steps)),
+        "response_tokens": RESPONSE_TOKENS + 5 * draw.own(steps),
+    }
+
+
+def _times(noise: Noise, truth: Truth, pace: float, tokens: float, draw: _Draw) -> dict[str, Any]:
+    """Step and rollout seconds with the run's pace and each step's hiccups, and the throughputs that follow."""
+    hiccup = pace * np.exp(noise.time_noise * draw.carried(draw.own(draw.steps), noise.time_carry))
+    seconds, rollout = truth.step_seconds * hiccup, truth.rollout_seconds * hiccup
+    seconds[:1] *= noise.first_step_factor
+    return {
         "step_seconds": seconds,
-        "gen_seconds": gen,
-        "response_tokens": 240 + 5 * draw.own(steps),
-        "total_tokens": tokens,
-        "tokens_per_s_per_gpu": tokens / seconds / 8,
-        "peak_gib": np.full(steps, surface.gpu_gib - truth.free_gib),
-        "free_gib": np.full(steps, truth.free_gib),
-        "preemptions": np.zeros(steps),
-        "rollout_tokens_per_s": tokens / gen,
+        "gen_seconds": rollout,
+        "total_tokens": np.full(draw.steps, tokens),
+        "tokens_per_s_per_gpu": tokens / seconds,
+        "rollout_tokens_per_s": tokens / rollout,
     }
 
 

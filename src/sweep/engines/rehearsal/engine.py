@@ -10,10 +10,11 @@ from pathlib import Path
 from sweep import __version__
 from sweep.core import verl_keys as keys
 from sweep.core.curve import METRICS, Curve
-from sweep.core.overrides import Overrides
+from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.trial import Trial
 from sweep.engines.rehearsal.curves import Noise, simulate
-from sweep.engines.rehearsal.surface import Surface, Truth
+from sweep.engines.rehearsal.surface import USUAL_STEPS, Surface, Truth
+from sweep.engines.rehearsal.surfaces import SURFACES
 from sweep.errors import EngineError
 from sweep.ports import RuntimeEvent, RuntimeReady, Stepped, TrialEnded, TrialStarted
 
@@ -30,8 +31,17 @@ STEPS_A_READ = 25
 class RehearsalEngine:
     """Starts simulated runtimes, at most `slots` at a time."""
 
-    def __init__(self, surface: Surface, noise: Noise | None = None, *, slots: int = 1) -> None:
-        self.surface, self.noise, self.slots = surface, noise or Noise(), slots
+    def __init__(
+        self,
+        surface: Surface = SURFACES["separable"],
+        noise: Noise | None = None,
+        *,
+        slots: int = 1,
+        base: Overrides = NOTHING,
+        steps: int = USUAL_STEPS,
+    ) -> None:
+        """`base` and `steps`: the campaign's own configuration and trial length, around which the surface is laid."""
+        self.surface, self.noise, self.slots = surface.around(base, steps), noise or Noise(), slots
         self._started: list[RehearsalRuntime] = []
 
     def start(self, trial: Trial, folder: Path, *, reuse: bool = True) -> RehearsalRuntime:

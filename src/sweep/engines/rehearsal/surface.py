@@ -7,17 +7,20 @@ are fitted to logs of real runs (`sweep.engines.rehearsal.curves`). No verl is r
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from sweep.core.overrides import Overrides
 from sweep.engines.rehearsal import controller
-from sweep.engines.rehearsal.knobs import Knobs, knobs_of
+from sweep.engines.rehearsal.knobs import DEFAULT_KNOBS, Knobs, knobs_of
 
 SHORTEST_MEMORY = 0.006
 """1 - lam below this, verl's default of lam 1 among it, is as bad as this. Ours."""
+
+USUAL_STEPS = 500
+"""Steps of a trial that the curves are made for. Source: S0 section 2."""
 
 MOST_LOSS = 2.5
 """Largest loss of log speed by one knob: a knob far off slows training to a twelfth, but does not stop it."""
@@ -71,9 +74,23 @@ class Surface:
     nan_lr: float = 6e-6
     gpu_gib: float = 80.0
 
+    base: Knobs = DEFAULT_KNOBS
+
+    def around(self, base: Overrides, steps: int) -> Surface:
+        """The same task seen from another configuration and with trials of that many steps.
+
+        Best values lie as far from the base's as this surface's lie from verl's defaults, and the curve rises as far
+        in a trial as this one's in 500 steps, so that every model preset can be rehearsed.
+        """
+        return replace(self, base=knobs_of(base), rise_steps=self.rise_steps * steps / USUAL_STEPS)
+
+    def knobs(self, settings: Overrides) -> Knobs:
+        """The settings' knobs in the units of this surface."""
+        return knobs_of(settings).relative_to(self.base)
+
     def truth(self, settings: Overrides) -> Truth:
         """What the settings really lead to; settings that no knob names change nothing."""
-        return _truth(self, knobs_of(settings))
+        return _truth(self, self.knobs(settings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +129,11 @@ def _truth(surface: Surface, knobs: Knobs) -> Truth:
     loss = surface.mini_batch.loss(batch) + surface.lr.loss(lr) + surface.kl_coef.loss(kl) + surface.lam.loss(lam)
     loss += _off_the_ridge(surface, knobs)
     budget = surface.token_budget.distance(knobs.token_budget)
-    rollout = surface.rollout_seconds * math.exp(surface.token_budget.loss(budget)) * knobs.batch_share
-    updates = surface.update_seconds * (0.6 + 0.4 * surface.mini_batch.best / knobs.mini_batch) * knobs.batch_share
+    share = knobs.train_batch / DEFAULT_KNOBS.train_batch
+    rollout = surface.rollout_seconds * math.exp(surface.token_budget.loss(budget)) * share
+    updates = surface.update_seconds * (0.6 + 0.4 * surface.mini_batch.best / knobs.mini_batch) * share
     return Truth(
-        speed=math.exp(-loss),
+        speed=math.exp(-loss) * share,
         rollout_seconds=rollout,
         step_seconds=rollout + updates + surface.other_seconds,
         kl_nats=controller.kl_nats(coef, knobs.lr),
