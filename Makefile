@@ -7,7 +7,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed-$(SET)
 
 .DEFAULT_GOAL := help
-.PHONY: help install tune test lint check ui bench clean
+.PHONY: help install tune test lint check ui bench bench-overhead bench-decisions clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,14 @@ lint: install ## Check format, lint, types and import contracts
 	$(BIN)/lint-imports
 
 check: lint test ## All that CI runs
+
+bench: bench-overhead bench-decisions ## Every benchmark
+
+bench-overhead: install ## Cost of orchestration: no-op trials against peers, warm against cold starts, a whole campaign
+	$(BIN)/python benchmarks/bench_overhead.py
+
+bench-decisions: install ## Error rates, coverage and regret of the rules against peers (QUICK=1: under ten minutes)
+	$(BIN)/python benchmarks/bench_decisions.py
 
 ui: install ## Serve MLflow of CAMPAIGN on 127.0.0.1:5000
 	$(BIN)/python -m sweep.ui campaign=$(CAMPAIGN)

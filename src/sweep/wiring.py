@@ -38,7 +38,7 @@ def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
         paths = assets.build(sources(config), _writable(Path(config.runs) / "assets"))
         screen = _screen(plan, paths)
         _refuse_impossible_base(plan, screen)
-        engine = _engine(plan, paths)
+        engine = start_engine(plan, paths)
         try:
             return _run(plan, store, engine, folder, screen, paths)
         finally:
@@ -99,7 +99,7 @@ def _store(plan: CampaignPlan) -> Store:
     return OptunaStore.open(plan.storage_url, plan.name, seed=plan.seeds[0])
 
 
-def _engine(plan: CampaignPlan, paths: dict[str, str]) -> Engine:
+def start_engine(plan: CampaignPlan, paths: dict[str, str]) -> Engine:
     if plan.engine == "rehearsal":
         from sweep.engines.rehearsal.engine import RehearsalEngine
 

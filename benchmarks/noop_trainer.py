@@ -1,0 +1,33 @@
+"""A process that speaks the mailbox protocol and ends every trial after one step: what is left is orchestration."""
+
+from __future__ import annotations
+
+import ray
+
+from sweep.engines.verl.plugins.mailbox import open_mailbox
+
+METRICS = {"critic/score/mean": 0.5, "timing_s/step": 1.0}
+
+
+def main() -> None:
+    """Serve trials until told to end."""
+    ray.init(log_to_driver=False)
+    mailbox = open_mailbox()
+    mailbox.put({"type": "ready", "startup_seconds": 0.0})
+    served = 0
+    while True:
+        command = mailbox.take(5.0)
+        if command is None:
+            continue
+        if command["type"] == "end":
+            return
+        trial = command["id"]
+        mailbox.put({"type": "started", "id": trial, "reset_seconds": 0.0, "warm": served > 0})
+        mailbox.report_step(trial, 1, METRICS)
+        done = {"last_step": 1, "error": "", "stopped_by": "", "reusable": True}
+        mailbox.put({"type": "ended", "id": trial, **done})
+        served += 1
+
+
+if __name__ == "__main__":
+    main()
