@@ -41,6 +41,9 @@ class Limits:
     """KL above this and climbing is out of control, nats per token. Source: S0 section 1.1."""
     kl_sequence_band: tuple[float, float] = (0.0, 10.0)
     """Healthy KL, nats per sequence. Source: trl#612 (its documentation); runs at 6-8 are normal there."""
+    kl_far: float = 2.0
+    """How many times the explosion limit is beyond what a stronger penalty brings back. Ours: as the limit is to the
+    top of its band."""
     kl_climb: float = 0.2
     """Fitted rise, as a share of the level, that counts as climbing. Ours."""
     kl_joint_share: float = 0.5
@@ -79,10 +82,15 @@ class Limits:
     """Points that must all be zero. Ours."""
     all_zero_sure_points: int = 10
     """Points from which it is more than a slow start. Ours."""
+    all_zero_dead_points: int = 50
+    """Points after which the run is given up. Ours: a tenth of a trial."""
     drop_share: float = 0.5
     """Share of the gain that is lost before a fall is more than noise. Ours."""
-    drop_noise: float = 3.0
-    """Noise of a level, in its standard errors, that a fall must exceed. Ours."""
+    drop_noise: float = 4.0
+    """Standard errors of a difference of levels that a fall must exceed. Ours: asked after each of 300 steps of pure
+    noise, autocorrelated by 0.5, the rule then fires in about one run of fifty."""
+    drop_best_noise: float = 6.0
+    """The same where the level fallen from is the best of many, and so a lucky one. Ours."""
     drop_relative: float = 0.1
     """Share of the start level by which a reward below its start is a lost run. Ours."""
     hacking_validation_points: int = 3
@@ -109,6 +117,8 @@ class Limits:
     """Share of cut responses worth a look. Source: verl's docs/perf/best_practices.rst."""
     length_near: float = 0.9
     """Mean length as a share of the longest response at which many are cut. Ours."""
+    length_full: float = 0.97
+    """Mean length as a share of the longest response at which nearly all are cut. Ours."""
     length_collapse: float = 0.2
     """Mean length as a share of its start. Ours."""
 

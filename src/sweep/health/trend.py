@@ -18,6 +18,9 @@ LEVEL_POINTS = 20
 MIN_LEVEL_POINTS = 3
 """Fewest points of a level, so that one pulse cannot make it. Ours."""
 
+MIN_BLOCKS = 5
+"""Fewest levels whose scatter is measured. Ours."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fit:
@@ -54,10 +57,26 @@ def best_level(values: FloatArray) -> float:
 
 
 def noise(values: FloatArray) -> float:
-    """Standard deviation of the point-to-point noise, from the median absolute difference; a trend does not add."""
-    if len(values) < 2:
+    """Standard deviation of the noise, from the median absolute second difference; a straight trend adds nothing."""
+    if len(values) < 3:
         return math.nan
-    return float(1.4826 * np.median(np.abs(np.diff(values))) / math.sqrt(2))
+    return float(1.4826 * np.median(np.abs(np.diff(values, 2))) / math.sqrt(6))
+
+
+def level_error(values: FloatArray) -> float:
+    """Standard error of a level: from single points, or from how levels follow each other if that is more.
+
+    The second sees autocorrelation, which the first does not.
+    """
+    width = level_points(len(values))
+    if not width:
+        return math.nan
+    single = 1.25 * noise(values) / math.sqrt(width)
+    whole = len(values) // width
+    if whole < MIN_BLOCKS:
+        return single
+    levels = np.median(values[len(values) - whole * width :].reshape(whole, width), axis=1)
+    return max(single, noise(levels))
 
 
 def fit_line(steps: StepArray, values: FloatArray) -> Fit:

@@ -14,14 +14,15 @@ OWNED = True
 def text(given: Mapping[str, Any]) -> dict[str, Any]:
     """The rows of the text; a zero that may be rounded is told by its name and not as a value."""
     runs = read_lines(given["text"].encode("utf-8", "surrogateescape").splitlines())
-    table = runs[0].table
+    rounded = {name for run in runs for name in run.table.low_precision}
     rows = [
-        {"step": step} | {n: _spelled(v) for n, v in metrics.items() if v != 0 or n not in table.low_precision}
-        for step, metrics in table.rows()
+        {"step": step} | {n: _spelled(v) for n, v in metrics.items() if v != 0 or n not in rounded}
+        for run in runs
+        for step, metrics in run.table.rows()
     ]
     return {
         "rows": rows,
-        "low_precision": sorted(table.low_precision),
+        "low_precision": sorted(rounded),
         "runs": len(runs),
         "row_count": len(rows),
         "steps": [row["step"] for row in rows],

@@ -63,15 +63,16 @@ def _peaks(evidence: Evidence, norm: Series) -> tuple[Finding, ...]:
 def _explosion(evidence: Evidence, norm: Series, over: np.ndarray, share: float) -> Finding:
     steps = norm.steps[over]
     lost = fell_below_start(evidence)
+    enough = len(norm) >= evidence.limits.plateau_min_points
     return Finding(
         code=Code.GRAD_EXPLOSION,
-        severity=Severity.CRITICAL if lost or share >= 0.5 else Severity.ERROR,
+        severity=Severity.CRITICAL if lost or (share >= 0.5 and enough) else Severity.ERROR,
         metric=norm.name,
         first_step=int(steps[0]),
         last_step=int(steps[-1]),
         seen=f"{share:.0%} of {len(norm)} points above {evidence.limits.grad_explosion:g}, "
         f"highest {float(norm.values.max()):.4g}" + ("; the reward fell below its start" if lost else ""),
-        confidence=Confidence.HIGH if len(norm) >= evidence.limits.plateau_min_points else Confidence.MEDIUM,
+        confidence=Confidence.HIGH if enough else Confidence.MEDIUM,
         advice="lower the learning rate or clip harder; the norm shown is the one before clipping",
         direction=CALMER,
         source=SOURCE,

@@ -73,7 +73,7 @@ def _explosion(evidence: Evidence, kl: Measured) -> Finding | None:
         evidence,
         kl,
         Code.KL_EXPLOSION,
-        Severity.CRITICAL,
+        Severity.CRITICAL if reward_lost or level > limits.kl_far * limit else Severity.ERROR,
         f"KL at {level:.3g} {kl.unit.value} (limit {limit:g}) and climbing{beside}",
         "the penalty is too weak or the actor too aggressive; go back to a checkpoint from before the climb",
         STRONGER,

@@ -70,16 +70,19 @@ def _meets_a_maximum(evidence: Evidence) -> bool:
 
 
 def _near_limit(evidence: Evidence) -> tuple[Finding, ...]:
+    """By mean against longest: some are cut from 0.9 on, nearly all from 0.97 on if it stays so."""
     mean, longest = evidence.recent_series(Quantity.LENGTH_MEAN), evidence.recent_series(Quantity.LENGTH_MAX)
     if mean is None or longest is None or not _meets_a_maximum(evidence):
         return ()
+    limits = evidence.limits
     share = final_level(mean.values) / max(final_level(longest.values), 1.0)
-    if share < evidence.limits.length_near:
+    if share < limits.length_near:
         return ()
+    full = share >= limits.length_full and len(mean) >= limits.plateau_min_points
     return (
         Finding(
-            code=Code.LENGTH_NEAR_LIMIT,
-            severity=Severity.INFO,
+            code=Code.LENGTH_SATURATED if full else Code.LENGTH_NEAR_LIMIT,
+            severity=Severity.WARN if full else Severity.INFO,
             metric=mean.name,
             first_step=int(mean.steps[0]),
             last_step=int(mean.steps[-1]),

@@ -18,7 +18,7 @@ from sweep.health.evidence import Evidence
 from sweep.health.finding import Confidence, Finding, Move, Severity, Way
 from sweep.health.metric_names import Quantity
 from sweep.health.metric_table import Series
-from sweep.health.trend import best_level, final_level, level_points, noise, start_level
+from sweep.health.trend import best_level, final_level, level_error, level_points, start_level
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +52,26 @@ def fell_below_start(evidence: Evidence) -> bool:
 
 
 def measure(evidence: Evidence, reward: Series) -> Loss | None:
-    """What was lost; None unless it is more than noise and more than half of the gain, or lies under the start."""
+    """What was lost; None unless it is more than noise, lasts, and is most of the gain or lies under the start.
+
+    Lasting: under the start, every one of the last points, twice as many as make a level, lies below it by half of
+    what counts. A guard asks after each step, so one unlucky level must not end a trial; for a warning, half a level
+    is enough.
+    """
     limits, values = evidence.limits, reward.values
     width = level_points(len(values))
     if len(values) < 2 * width + 1:
         return None
     start, best, end = start_level(values), best_level(values), final_level(values)
-    of_level = limits.drop_noise * 1.25 * noise(values) / math.sqrt(width)
-    clear = max(limits.plateau_fluctuation, of_level if math.isfinite(of_level) else 0.0)
-    below_start = start - end > max(clear, limits.drop_relative * abs(start))
-    gain_lost = best - start > clear and best - end > max(clear, limits.drop_share * (best - start))
+    error = math.sqrt(2) * level_error(values)
+    error = error if math.isfinite(error) else 0.0
+    clear = max(limits.plateau_fluctuation, limits.drop_noise * error)
+    clear_of_best = max(limits.plateau_fluctuation, limits.drop_best_noise * error)
+    long, short = min(max(2 * width, limits.plateau_min_points), len(values) - width), max(width // 2, 2)
+    under = max(clear, limits.drop_relative * abs(start))
+    below_start = start - end > under and bool((values[-long:] < start - under / 2).all())
+    most = max(clear_of_best, limits.drop_share * (best - start))
+    gain_lost = best - start > clear_of_best and best - end > most and bool((values[-short:] < best - most / 2).all())
     return Loss(start, best, end, below_start) if below_start or gain_lost else None
 
 
@@ -69,15 +79,16 @@ def _drop(evidence: Evidence, reward: Series, loss: Loss) -> Finding:
     halfway = (loss.best + loss.end) / 2
     above = np.flatnonzero(reward.values > halfway)
     first = min(int(above[-1]) + 1 if len(above) else 0, len(reward) - 1)
+    enough = len(reward) >= evidence.limits.plateau_min_points
     whence = "below its start" if loss.below_start else "most of its gain"
     return Finding(
         code=Code.REWARD_DROP,
-        severity=Severity.CRITICAL if loss.below_start else Severity.WARN,
+        severity=(Severity.CRITICAL if enough else Severity.ERROR) if loss.below_start else Severity.WARN,
         metric=reward.name,
         first_step=int(reward.steps[first]),
         last_step=int(reward.steps[-1]),
         seen=f"reward went from {loss.start:.4g} to {loss.best:.4g} at best and ended at {loss.end:.4g}: lost {whence}",
-        confidence=Confidence.HIGH if len(reward) >= evidence.limits.plateau_min_points else Confidence.MEDIUM,
+        confidence=Confidence.HIGH if enough else Confidence.MEDIUM,
         advice="stop and go back to the best checkpoint; look at what moved first: KL, gradient, entropy, lengths",
         direction=(Move(Way.LOWER, keys.ACTOR_LR), Move(Way.LOWER, knobs.CLIP_GRAD, "1.0 to 0.5")),
         source="trl#1098, verl#1224; METHOD section 6",
@@ -87,10 +98,11 @@ def _drop(evidence: Evidence, reward: Series, loss: Loss) -> Finding:
 
 def _all_zero(evidence: Evidence, reward: Series) -> Finding:
     sure = len(reward) >= evidence.limits.all_zero_sure_points
+    dead = len(reward) >= evidence.limits.all_zero_dead_points
     printed = evidence.rounded(reward.name)
     return Finding(
         code=Code.REWARD_ALL_ZERO,
-        severity=Severity.ERROR if sure else Severity.WARN,
+        severity=Severity.CRITICAL if dead else Severity.ERROR if sure else Severity.WARN,
         metric=reward.name,
         first_step=int(reward.steps[0]),
         last_step=int(reward.steps[-1]),

@@ -10,16 +10,15 @@ from sweep.health.evidence import Evidence
 from sweep.health.finding import Confidence, Finding, Move, Severity, Way
 from sweep.health.metric_names import Quantity
 from sweep.health.metric_table import Series
-from sweep.health.trend import final_level, level_points
+from sweep.health.trend import final_level
 
 
 def step_time(evidence: Evidence) -> tuple[Finding, ...]:
-    """At most one finding: the level at the end against the median of what was before it."""
+    """At most one finding: the level at the end against the median of the first half, so that a slow rise counts."""
     seconds, limits = evidence.series(Quantity.STEP_SECONDS), evidence.limits
     if seconds is None or len(seconds) < limits.step_time_points:
         return ()
-    width = level_points(len(seconds))
-    before, now = float(np.median(seconds.values[:-width])), final_level(seconds.values)
+    before, now = float(np.median(seconds.values[: len(seconds) // 2])), final_level(seconds.values)
     if now <= limits.step_time_jump * before:
         return ()
     slow = np.flatnonzero(seconds.values < (before + now) / 2)
