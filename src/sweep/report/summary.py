@@ -1,0 +1,179 @@
+"""The end of a campaign: a table for people, `summary.json`, `best.yaml` and `best.sh`; all made from the store."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweep.core.outcome import Diverged, Failed, Finished, Outcome
+from sweep.core.overrides import Overrides
+from sweep.core.plan import CampaignPlan
+from sweep.core.progress import Record
+from sweep.core.trial import Trial
+from sweep.core.winner import Score, Winner, score_json
+from sweep.ports import Store
+
+
+@dataclass(frozen=True, slots=True)
+class StageLine:
+    """One stage as the table shows it. `spent_seconds` counts trials that this stage was the first to run."""
+
+    winner: Winner
+    objective: str
+    trials: int
+    reused: int
+    failures: tuple[str, ...]
+    spent_seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The line as plain JSON types."""
+        choice = self.winner.choice
+        return {
+            "stage": self.winner.stage,
+            "settings": choice.settings.to_json(),
+            "objective": self.objective,
+            "baseline_score": score_json(choice.baseline_score),
+            "score": score_json(choice.score),
+            "reason": choice.reason,
+            "trials": self.trials,
+            "reused": self.reused,
+            "failures": list(self.failures),
+            "spent_seconds": round(self.spent_seconds, 1),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The whole campaign's end; `failed_trials` counts trials without a score in the wanted stages."""
+
+    text: str
+    failed_trials: int
+
+
+def write_summary(
+    plan: CampaignPlan, store: Store, folder: Path, best_command: Callable[[Trial], str] | None
+) -> Summary:
+    """Writes the files and returns the table. `best_command` renders verl's command line for the long run."""
+    lines = stage_lines(plan, store)
+    best = best_settings(plan, [line.winner for line in lines])
+    failed = sum(len(line.failures) for line in lines if line.winner.stage in plan.wanted)
+    content = {
+        "version": 1,
+        "campaign": plan.name,
+        "stages": [line.to_json() for line in lines],
+        "trials": sum(line.trials for line in lines),
+        "spent_seconds": round(sum(line.spent_seconds for line in lines), 1),
+        "failed_trials": failed,
+        "best": best.to_json(),
+    }
+    _write(folder / "summary.json", json.dumps(content, indent=2) + "\n")
+    _write(folder / "best.yaml", _best_yaml(best))
+    if best_command is not None:
+        _write(folder / "best.sh", best_command(Trial(best, plan.seeds[0], _whole_run(best))), executable=True)
+    return Summary(table(plan, lines, folder), failed)
+
+
+def stage_lines(plan: CampaignPlan, store: Store) -> list[StageLine]:
+    """A line a frozen stage, in the order of the stages."""
+    frozen = {w.stage: w for w in store.winners()}
+    seen: set[str] = set()
+    lines = []
+    for stage in plan.stages:
+        if stage.name not in frozen:
+            continue
+        records = store.records(stage)
+        fresh = [r for r in records if r.trial.id not in seen]
+        seen.update(r.trial.id for r in records)
+        lines.append(
+            StageLine(
+                winner=frozen[stage.name],
+                objective=stage.objective,
+                trials=len(fresh),
+                reused=len(records) - len(fresh),
+                failures=tuple(text for r in records if (text := _failure(r))),
+                spent_seconds=sum(_seconds(r.outcome) for r in fresh),
+            )
+        )
+    return lines
+
+
+def best_settings(plan: CampaignPlan, winners: list[Winner]) -> Overrides:
+    """The campaign's base with every winner on top."""
+    best = plan.base
+    for winner in winners:
+        best = best.merged(winner.choice.settings)
+    return best
+
+
+def table(plan: CampaignPlan, lines: list[StageLine], folder: Path) -> str:
+    """Baseline and winner a stage, then the failures and where everything is."""
+    head = ("stage", "winner", "objective", "baseline", "winner's", "trials", "spent")
+    rows = [head, *(_row(line) for line in lines)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    text = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    text += [f"failed in {line.winner.stage}: {why}" for line in lines for why in line.failures]
+    text.append(f"winners and evidence: {folder}/frozen/; all settings: {folder}/best.yaml; long run: {folder}/best.sh")
+    return "\n".join(text)
+
+
+def _row(line: StageLine) -> tuple[str, ...]:
+    choice = line.winner.choice
+    changed = ", ".join(
+        f"{k.rsplit('.', 1)[-1]}={v}" for k, v in choice.settings.to_json().items() if "kl_ctrl.b" not in k
+    )
+    trials = f"{line.trials}" + (f" (+{line.reused} known)" if line.reused else "")
+    return (
+        line.winner.stage,
+        changed or "baseline kept",
+        line.objective,
+        _shown(choice.baseline_score),
+        _shown(choice.score),
+        trials,
+        f"{line.spent_seconds:.0f} s",
+    )
+
+
+def _shown(score: Score) -> str:
+    return "-" if math.isnan(score.value) else f"{score.value:.4g}"
+
+
+def _failure(record: Record) -> str:
+    match record.outcome:
+        case Failed(failure_class, message):
+            return f"{record.trial.id} ({failure_class.value}): {message}"
+        case Diverged(reason=reason):
+            return f"{record.trial.id} diverged: {reason}"
+        case _:
+            return ""
+
+
+def _seconds(outcome: Outcome | None) -> float:
+    return outcome.wall_seconds if isinstance(outcome, Finished | Diverged | Failed) else 0.0
+
+
+def _whole_run(best: Overrides) -> int:
+    """Steps of the long run: the length of the schedule that the trials ran the beginning of."""
+    from sweep.core import verl_keys as keys
+
+    steps = best.get(keys.SCHEDULE_STEPS)
+    return steps if isinstance(steps, int) else 1
+
+
+def _best_yaml(best: Overrides) -> str:
+    import yaml
+
+    head = "# verl settings of the campaign's base with every frozen winner on top; a leading + adds a key to verl's.\n"
+    return head + yaml.safe_dump(best.to_json(), sort_keys=False, allow_unicode=True)
+
+
+def _write(path: Path, text: str, *, executable: bool = False) -> None:
+    """Replaces the file whole, so that a reader never sees half of it."""
+    aside = path.with_name(f".{path.name}.new")
+    aside.write_text(text, encoding="utf-8")
+    if executable:
+        aside.chmod(0o755)
+    aside.replace(path)
