@@ -1,0 +1,70 @@
+"""The end of a campaign: table, summary.json, best.yaml and best.sh, all from the store."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+
+import yaml
+
+from sweep.core import verl_keys as keys
+from sweep.report.summary import write_summary
+from tests.fakes import Script
+from tests.fakes_store import MemoryStore
+from tests.test_campaign import Bench, planned, response
+
+
+def finished_campaign(tmp_path, script=None):
+    bench = Bench(tmp_path, script=script)
+    bench.run()
+    store = MemoryStore(bench.disk)
+    return bench.plan, store
+
+
+def test_the_table_has_a_line_a_stage_with_baseline_and_winner(tmp_path):
+    plan, store = finished_campaign(tmp_path)
+    text = write_summary(plan, store, tmp_path, None).text
+    lines = text.splitlines()
+    assert [line.split()[0] for line in lines[1:5]] == ["minibatch", "kl", "token_budget", "lr_lambda"]
+    assert "max_num_seqs=32" in lines[3]
+    assert "lr=0.00075" in lines[4]
+
+
+def test_the_files_hold_the_same_as_the_store(tmp_path):
+    plan, store = finished_campaign(tmp_path)
+    commands = []
+    write_summary(plan, store, tmp_path, lambda trial: commands.append(trial) or "#!/bin/sh\n")
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    best = yaml.safe_load((tmp_path / "best.yaml").read_text())
+    assert len(summary["stages"]) == 4
+    assert best[keys.LAM] == 0.95
+    assert best[keys.MAX_SEQS] == 32
+    assert os.access(tmp_path / "best.sh", os.X_OK)
+    assert commands[0].steps == 10000
+    trained = len({r.trial.id for s in plan.stages for r in store.records(s)})
+    assert summary["trials"] == trained
+
+
+def test_every_failure_is_in_the_table_and_counted(tmp_path):
+    def script(trial, warm):
+        if trial.overrides.get(keys.LAM) == 0.99:
+            return Script(dies_at=5, log="a bug")
+        return Script(metrics=response(trial))
+
+    plan, store = finished_campaign(tmp_path, script)
+    summary = write_summary(plan, store, tmp_path, None)
+    assert summary.failed_trials == 1
+    assert "failed in lr_lambda" in summary.text
+    assert "a bug" in summary.text
+
+
+def test_failures_of_stages_that_were_not_wanted_do_not_count(tmp_path):
+    def script(trial, warm):
+        if trial.overrides.get(keys.LAM) == 0.99:
+            return Script(dies_at=5, log="a bug")
+        return Script(metrics=response(trial))
+
+    _, store = finished_campaign(tmp_path, script)
+    plan = replace(planned(), wanted=("kl",))
+    assert write_summary(plan, store, tmp_path, None).failed_trials == 0
