@@ -1,4 +1,4 @@
-"""Makes the tiny model: a Qwen2 of about 130,000 parameters, taught addition well enough to know the right digit and
+"""Makes the tiny model: a Qwen2 of about 246,000 parameters, taught addition well enough to know the right digit and
 badly enough to say it only now and then.
 
 PPO needs such a start. From random weights the reward can only rise by forgetting the reference, at more than one nat
