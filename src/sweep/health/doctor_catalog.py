@@ -78,13 +78,15 @@ class Failure:
 class Catalog:
     """All known failures in order, phases by function name (with their rank), classes by exception type.
 
-    `triggers` are texts in lower case of which every line that shows a failure holds one.
+    `triggers` are texts in lower case of which every line that shows a failure holds one; `gated` are the signs by
+    the text that a line must hold, each with the place of its failure.
     """
 
     failures: tuple[Failure, ...]
     phases: Mapping[str, tuple[int, str]]
     types: Mapping[str, FailureClass]
     triggers: tuple[str, ...]
+    gated: Mapping[str, tuple[tuple[int, Sign], ...]]
 
     def named(self, code: str) -> Failure:
         """The first entry of that code.
@@ -117,13 +119,18 @@ def parse_catalog(content: Mapping[str, Any]) -> Catalog:
         phases.update({name: (rank, phase) for name in functions})
     types = {name: FailureClass[member] for name, member in content.get("types", {}).items()}
     failures = tuple(_failure(entry) for entry in content["failures"])
-    return Catalog(failures, phases, types, _triggers(content.get("triggers", ()), failures))
+    gated: dict[str, tuple[tuple[int, Sign], ...]] = {}
+    for place, failure in enumerate(failures):
+        for sign in failure.signs:
+            for gate in sign.gates:
+                gated[gate] = (*gated.get(gate, ()), (place, sign))
+    return Catalog(failures, phases, types, _triggers(content.get("triggers", ()), gated), gated)
 
 
-def _triggers(words: Iterable[str], failures: Iterable[Failure]) -> tuple[str, ...]:
-    """The words, and every gate of a failure that none of them is part of."""
+def _triggers(words: Iterable[str], gates_used: Iterable[str]) -> tuple[str, ...]:
+    """The words, and every gate that none of them is part of."""
     found = [word.lower() for word in words]
-    for gate in (gate for failure in failures for sign in failure.signs for gate in sign.gates):
+    for gate in gates_used:
         if not any(word in gate for word in found):
             found.append(gate)
     return tuple(found)

@@ -14,8 +14,8 @@ RAY_PREFIX = re.compile(r"\((?P<name>[^()\s]+)(?: rank=\d+)? pid=(?P<pid>\d+)(?:
 """What Ray and vLLM put in front of another process's line, once or several times."""
 
 LOG_PREFIX = re.compile(
-    r"(?:\[?rank ?\d+\]?:\s?"
-    r"|\[rank\d+\]:\[\w\S*[^\]]*\]\s?"
+    r"(?:\[rank\d+\]:\[\w[^\]]*\]\s?"
+    r"|\[?rank ?\d+\]?:\s?"
     r"|(?:ERROR|WARNING|WARN|INFO|DEBUG|CRITICAL|FATAL)"
     r"(?::\S+:|\s+\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?\s*(?:\[[^\]]*\]\s?|\S+:\d+\]\s?)?)\s?"
     r"|\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?\]?(?:\s*-?\s*(?:ERROR|WARNING|INFO|DEBUG))?[:\s-]*"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 
-from sweep.health.doctor_catalog import Catalog, Failure
+from sweep.health.doctor_catalog import Catalog
 from sweep.health.doctor_lines import Line, frame_name, raised_type, strip_prefixes
 from sweep.health.doctor_signs import Hit, Raised, Scan, survived
 
@@ -69,7 +69,7 @@ class LogScanner:
     def result(self) -> Scan:
         """What was found so far."""
         found = self._found
-        found.hits = sorted(self._latest.values(), key=lambda hit: hit.line_number)
+        found.hits = [self._latest[place] for place in sorted(self._latest)]
         return found
 
     def _take(self, raw: str) -> None:
@@ -167,27 +167,24 @@ class LogScanner:
 
     def _match(self, line: Line, lowered: str) -> bool:
         """Record every known failure that shows in the line; True if one does."""
-        matched = False
-        for place, failure in enumerate(self._catalog.failures):
-            for sign in failure.signs:
-                if not any(gate in lowered for gate in sign.gates):
-                    continue
-                match = sign.pattern.search(line.text)
-                if match is not None:
-                    self._hit(place, failure, line, match)
-                    matched = True
-                    break
-        return matched
+        gated = self._catalog.gated
+        candidates = [entry for gate in gated if gate in lowered for entry in gated[gate]]
+        matched: set[int] = set()
+        for place, sign in candidates:
+            match = None if place in matched else sign.pattern.search(line.text)
+            if match is not None:
+                self._hit(place, line, match)
+                matched.add(place)
+        return bool(matched)
 
-    def _hit(self, place: int, failure: Failure, line: Line, match: re.Match[str]) -> None:
+    def _hit(self, place: int, line: Line, match: re.Match[str]) -> None:
         earlier = self._latest.get(place)
         if earlier is not None and not survived(earlier.steps_seen, self._found.steps_seen):
             earlier.last_line = self._found.lines
             return
         found = self._found
-        hit = Hit(
-            failure, found.lines, line.text[:LONGEST_LINE], line.process, found.steps_seen, found.ended, found.lines
-        )
+        failure, text = self._catalog.failures[place], line.text[:LONGEST_LINE]
+        hit = Hit(failure, found.lines, text, line.process, found.steps_seen, found.ended, found.lines)
         hit.computed.update(_named(match))
         self._latest[place] = hit
         self._hot_until = found.lines + DETAIL_LINES
