@@ -62,16 +62,17 @@ def make(
     """Training and validation files under `folder`; no pair of numbers is in both. Equal arguments, equal files.
 
     Args:
-        largest: sums of two numbers from 1 to this one.
+        largest: sums of two numbers from 1 to this one, which is at least 2.
         columns: if given, numbers of exactly so many digits that add without a carry; `largest` is not used.
         val_rows: fewer are made where they would use up the pairs there are.
 
     Raises:
-        ConfigError: a size below 1, or a folder that cannot be written.
+        ConfigError: a size that is too small, or a folder that cannot be written.
     """
-    for name, size in {"largest": largest, "columns": columns, "train_rows": train_rows, "val_rows": val_rows}.items():
-        if size is not None and size < 1:
-            raise ConfigError(f"{name} of the arithmetic task must be at least 1, got {size}")
+    sizes = (("largest", largest, 2), ("columns", columns, 1), ("train_rows", train_rows, 1), ("val_rows", val_rows, 1))
+    for name, size, least in sizes:
+        if size is not None and size < least:
+            raise ConfigError(f"{name} of the arithmetic task must be at least {least}, got {size}")
     recipe = {
         "version": RECIPE_VERSION,
         "largest": None if columns else largest,
