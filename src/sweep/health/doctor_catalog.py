@@ -172,7 +172,9 @@ def _token(expression: str, place: int) -> tuple[str, int]:
         return "", end + 1
     if mark == "(":
         return "", _group_end(expression, place)
-    return ("" if mark in ".^$?*+{})" else mark), place + 1
+    if mark == "{":
+        return "", expression.index("}", place) + 1
+    return ("" if mark in ".^$?*+)" else mark), place + 1
 
 
 def _group_end(expression: str, place: int) -> int:
