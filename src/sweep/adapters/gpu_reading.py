@@ -23,11 +23,12 @@ KB_PER_MB = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class GpuUser:
-    """A process on the GPU; `runtime` is the name of the runtime it belongs to, empty for anybody else's."""
+    """A process on the GPU. `runtime` is the name of the runtime it belongs to, empty for anybody else's, None if the
+    process cannot be seen from here, as in some containers."""
 
     pid: int
     used_gib: float | None = None
-    runtime: str = ""
+    runtime: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +189,8 @@ def visible(readings: Sequence[GpuReading], names: str | None) -> tuple[GpuReadi
     return tuple(found)
 
 
-def runtime_of(pid: int) -> str:
-    """Name of the runtime that the process belongs to; empty if it is anybody else's, gone, or out of sight.
+def runtime_of(pid: int) -> str | None:
+    """Name of the runtime that the process belongs to; empty if it is anybody else's, None if it cannot be seen.
 
     A process that set its title has overwritten its own environment, so its ancestors are asked too.
     """
@@ -199,7 +200,7 @@ def runtime_of(pid: int) -> str:
         process = psutil.Process(pid)
         lineage = [process, *process.parents()]
     except (psutil.Error, OSError):
-        return ""
+        return None
     return next((name for member in lineage if (name := _mailbox(member))), "")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sweep.core.failure import FailureClass
 from sweep.ending import Classify
+from sweep.engines.vllm.console import evidence
 from sweep.engines.vllm.environment import variables
 from sweep.engines.vllm.own_process import OwnProcess
 from sweep.errors import EngineError
@@ -99,7 +100,7 @@ class VllmServer:
 
     def failure(self, what: str) -> ServerFailed:
         """The error for a server that did so, with the cause from its console."""
-        failure_class, cause = self._classify(self._process.log_text())
+        failure_class, cause = self._classify(evidence(self._process.log_text()))
         code = self._process.exit_code()
         ending = "" if code is None else f" (exit code {code})"
         because = f": {cause}" if cause else ""

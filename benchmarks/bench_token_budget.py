@@ -1,0 +1,257 @@
+"""Does the short probe on vLLM alone rank token budgets as full trials do?
+
+    python benchmarks/bench_token_budget.py model=PATH --campaign runs/NAME --out probe.jsonl
+
+Probes the points that the campaign's stage `token_budget` tried (or --points, without a campaign) and compares their
+ranking with the trials' rollout throughput. Needs a GPU and vLLM. Each point is appended to --out as it is measured
+and is not measured again by the same command, so an interrupted run goes on. The last line is one JSON object.
+
+--campaign takes a campaign's folder, or a JSON file: a list of objects with max_num_batched_tokens, max_num_seqs,
+gpu_memory_utilization (--gpu-memory-utilization if missing) and rollout_tokens_per_s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+from typing import Any, cast
+
+from sweep.core import verl_keys as keys
+from sweep.core.curve import Curve
+from sweep.core.failure import FailureClass
+from sweep.core.outcome import Finished
+from sweep.core.overrides import Overrides
+from sweep.engines.vllm.environment import require
+from sweep.engines.vllm.probe import Probed, ProbeFailed, ProbePoint, ProbeSettings, probe
+from sweep.engines.vllm.ranking import compare
+from sweep.engines.vllm.workload import Workload
+from sweep.errors import ConfigError, SweepError
+
+STAGE = "token_budget"
+WARMUP_STEPS = 5
+UTILIZATION = 0.4
+VERL_DEFAULTS = {keys.MAX_BATCHED_TOKENS: 8192, keys.MAX_SEQS: 256, keys.MEMORY_UTILIZATION: 0.5}
+LADDER = "2048:64,4096:128,8192:256,16384:512,16384:1024,32768:1896"  # sweeps/token_budget.yaml
+
+
+def main() -> int:
+    options = _parser().parse_args()
+    try:
+        summary = run(options)
+    except SweepError as problem:
+        print(json.dumps({"benchmark": STAGE, "error": str(problem)}))
+        return problem.exit_code
+    print(json.dumps(summary))
+    return 0
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    model = options.model.removeprefix("model=")
+    require(model)
+    if not options.cpu:
+        _require_gpu()
+    trials = read_trials(Path(options.campaign), options.gpu_memory_utilization) if options.campaign else []
+    settings = ProbeSettings(
+        model=model,
+        workload=_workload(options, trials),
+        rounds=options.rounds,
+        warmup_rounds=options.warmup_rounds,
+        dtype=options.dtype,
+        enforce_eager=options.enforce_eager,
+        start_seconds=options.start_seconds,
+    )
+    full = _mean_rates(trials)
+    points = list(full) or _points(options)
+    print(f"{len(points)} points, workload {settings.workload}", flush=True)
+    found = _measure(points, settings, Path(options.out), options.limit_seconds)
+    short = {ProbePoint(**_of_point(r)): r["tokens_per_s"] for r in found if "tokens_per_s" in r}
+    comparison = compare(short, full)
+    return {
+        "benchmark": STAGE,
+        "model": model,
+        "workload": asdict(settings.workload),
+        "points": [{**r, "trial_tokens_per_s": full.get(ProbePoint(**_of_point(r)))} for r in found],
+        "left": len(points) - len(found),
+        "compared": comparison.points,
+        "spearman": _finite(comparison.spearman),
+        "kendall": _finite(comparison.kendall),
+        "probe_best": comparison.short_best and str(comparison.short_best),
+        "trial_best": comparison.full_best and str(comparison.full_best),
+        "lost_share": _finite(comparison.lost_share),
+        "probe_seconds": sum(r.get("wall_seconds", 0.0) for r in found),
+        "trial_seconds": sum(seconds for _, _, _, seconds in trials),
+    }
+
+
+TrialRate = tuple[ProbePoint, float, Mapping[str, float], float]
+"""Point, tokens a second, facts of the workload, and seconds that the trial's steps took."""
+
+
+def read_trials(source: Path, utilization: float) -> list[TrialRate]:
+    """The finished trials of a campaign's folder or of a JSON file.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    found = _trials_of_folder(source) if source.is_dir() else _trials_of_file(source, utilization)
+    if not found:
+        raise ConfigError(f"{source} holds no finished trial of stage {STAGE}; run it with stage={STAGE} first")
+    return found
+
+
+def _trials_of_file(source: Path, utilization: float) -> list[TrialRate]:
+    try:
+        content = json.loads(source.read_text(encoding="utf-8"))
+        return [
+            (
+                ProbePoint(**{"gpu_memory_utilization": utilization, **_of_point(one)}),
+                one["rollout_tokens_per_s"],
+                {},
+                0.0,
+            )
+            for one in content
+        ]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"cannot read trials from {source}: {error}; see --help for what it must hold") from error
+
+
+def _trials_of_folder(folder: Path) -> list[TrialRate]:
+    from sweep.adapters.storage import open_storage
+    from sweep.adapters.trial_attributes import Stored
+
+    storage = open_storage(f"sqlite:///{(folder / 'optuna.db').resolve()}")
+    found = []
+    for study in storage.get_all_studies():
+        if not study.study_name.endswith(f"/{STAGE}"):
+            continue
+        for trial in storage.get_all_trials(study._study_id):
+            stored = Stored.read(trial.user_attrs)
+            if stored is not None and isinstance(stored.record.outcome, Finished):
+                found.append(_rate(stored.record.trial.overrides, stored.record.outcome.curve))
+    return [one for one in found if math.isfinite(one[1])]
+
+
+def _rate(overrides: Overrides, curve: Curve) -> TrialRate:
+    measured = curve.since(WARMUP_STEPS + 1)
+    rates = [v for v in measured.rollout_tokens_per_s if math.isfinite(v)]
+    lengths = [v for v in measured.response_tokens if math.isfinite(v)]
+    budget, seqs, utilization = (cast(Any, overrides.get(key, value)) for key, value in VERL_DEFAULTS.items())
+    point = ProbePoint(budget, seqs, utilization)
+    facts: dict[str, Any] = {
+        "prompts": overrides.get(keys.TRAIN_BATCH, keys.DEFAULTS[keys.TRAIN_BATCH]),
+        "samples": overrides.get(keys.ROLLOUT_N, 1),
+        **({"response_tokens": round(fmean(lengths))} if lengths else {}),
+    }
+    seconds = sum(v for v in curve.step_seconds if math.isfinite(v))
+    return point, fmean(rates) if rates else math.nan, facts, seconds
+
+
+def _mean_rates(trials: Sequence[TrialRate]) -> dict[ProbePoint, float]:
+    return {p: fmean([rate for q, rate, _, _ in trials if q == p]) for p in dict.fromkeys(t[0] for t in trials)}
+
+
+def _workload(options: argparse.Namespace, trials: Sequence[TrialRate]) -> Workload:
+    """Shaped as the trials were, where the command line does not say otherwise."""
+    facts = trials[0][2] if trials else {}
+    return Workload(
+        prompts=options.prompts or int(facts.get("prompts", 1024)),
+        prompt_tokens=options.prompt_tokens,
+        response_tokens=options.response_tokens or int(facts.get("response_tokens", 128)),
+        samples=options.samples or int(facts.get("samples", 1)),
+        spread=options.spread,
+    )
+
+
+def _points(options: argparse.Namespace) -> list[ProbePoint]:
+    pairs = [part.split(":") for part in options.points.split(",")]
+    return [ProbePoint(int(budget), int(seqs), options.gpu_memory_utilization) for budget, seqs in pairs]
+
+
+def _measure(
+    points: Sequence[ProbePoint], settings: ProbeSettings, out: Path, limit_seconds: float
+) -> list[dict[str, Any]]:
+    """One entry a point, in order; those that the time did not suffice for are left out."""
+    shared = json.loads(json.dumps(asdict(settings)))
+    known = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] if out.exists() else []
+    began, found = time.monotonic(), []
+    for point in points:
+        entry = next((k for k in known if k["settings"] == shared and _of_point(k) == asdict(point)), None)
+        if entry is None:
+            if time.monotonic() - began > limit_seconds:
+                break
+            outcome = probe(point, settings, _classify, out.with_suffix(".log"))
+            entry = {**outcome.to_json(), "settings": shared}
+            with out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(entry) + "\n")
+            print(_line(outcome), flush=True)
+        found.append({k: v for k, v in entry.items() if k != "settings"})
+    return found
+
+
+def _line(outcome: Probed | ProbeFailed) -> str:
+    if isinstance(outcome, ProbeFailed):
+        return f"{outcome.point}: {outcome.failure.failure_class.value}: {outcome.failure.message}"
+    free = "" if outcome.free_gib is None else f", {outcome.free_gib:.1f} GiB free"
+    return (
+        f"{outcome.point}: {outcome.tokens_per_s:,.0f} token/s (+-{outcome.standard_error:,.0f}), "
+        f"{outcome.preemptions} preemptions, cache {outcome.kv_cache_tokens:,} tokens{free}, "
+        f"{outcome.init_seconds:.0f} s to start, {outcome.wall_seconds:.0f} s in all"
+    )
+
+
+def _of_point(entry: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization")
+    return {name: entry[name] for name in names if name in entry}
+
+
+def _require_gpu() -> None:
+    from sweep.adapters.nvml_probe import read
+
+    reading = read()
+    if not reading.devices:
+        raise ConfigError(f"the probe needs an NVIDIA GPU: {reading.problem}; --cpu probes vLLM's CPU build")
+
+
+def _classify(log: str) -> tuple[FailureClass, str]:
+    from sweep.health.doctor import diagnose_log
+
+    found = diagnose_log(log)
+    return found.failure_class, found.cause_line
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("model", help="model=PATH")
+    add("--campaign", help="a campaign's folder, or a JSON file of trials")
+    add("--points", default=LADDER, help="BUDGET:SEQUENCES,... (%(default)s)")
+    add("--gpu-memory-utilization", type=float, default=UTILIZATION, help="of --points (%(default)s)")
+    add("--prompts", type=int, help="prompts of a round (the trials' batch, else 1024)")
+    add("--samples", type=int, help="responses a prompt (the trials', else 1)")
+    add("--prompt-tokens", type=int, default=128, help="(%(default)s)")
+    add("--response-tokens", type=int, help="(the trials' mean, else 128)")
+    add("--spread", type=float, default=0.0, help="responses differ in length by up to this share (%(default)s)")
+    add("--rounds", type=int, default=5, help="measured rounds (%(default)s)")
+    add("--warmup-rounds", type=int, default=2, help="rounds before them (%(default)s)")
+    add("--dtype", default="bfloat16")
+    add("--enforce-eager", action="store_true", help="no CUDA graphs")
+    add("--start-seconds", type=float, default=600.0, help="time that vLLM has to start (%(default)s)")
+    add("--limit-seconds", type=float, default=math.inf, help="start no point after this time")
+    add("--out", default="probe.jsonl", help="(%(default)s)")
+    add("--cpu", action="store_true", help="vLLM's CPU build")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
