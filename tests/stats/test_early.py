@@ -59,6 +59,15 @@ def test_trials_of_equal_arms_are_hardly_ever_stopped() -> None:
         own = made_curve(1003 + 4 * i, gain=0.4 * luck[3])
         stopped += any(
             certainly_worse(part(own, at), bases, budget_steps=STEPS, warmup_steps=2, pooled_variance=Spread(0.01, 20))
-            for at in (15, 30, 45)
+            for at in (30, 45)
         )
     assert stopped / 200 <= FALSE_STOP_RATE + 0.015
+
+
+def test_a_slow_starter_that_is_catching_up_is_left_alone_and_one_that_stays_flat_is_not() -> None:
+    steps = np.arange(1, STEPS + 1)
+    rise = 1 / (1 + np.exp(-(steps - 30) / 4))
+    late = Curve(tuple(steps.tolist()), score=tuple((0.1 + 0.5 * rise).tolist()), step_seconds=(1.0,) * STEPS)
+    flat = Curve(tuple(steps.tolist()), score=tuple((0.1 + 0.02 * rise).tolist()), step_seconds=(1.0,) * STEPS)
+    assert asked(part(late, 30)) == ""
+    assert asked(part(flat, 30)) != ""
