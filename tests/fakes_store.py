@@ -46,7 +46,7 @@ class Disk:
     winners: list[Winner] = field(default_factory=list)
     late: dict[str, Outcome] = field(default_factory=dict)
     told: list[tuple[str, float | None]] = field(default_factory=list)
-    draws: int = 0
+    begun: int = 0
     writes: int = 0
     held: bool = False
 
@@ -60,7 +60,8 @@ class MemoryStore:
             raise StoreError("campaign is already driven by another MemoryStore; close it")
         self.disk.held = True
         self._seed, self._die_after = seed, die_after
-        self._asked: set[int] = set()
+        self._asked: set[int | None] = set()
+        self._numbers = self._dropped = 0
         self._orphans = [
             (stage, trial_id)
             for stage, kept in self.disk.stages.items()
@@ -77,11 +78,12 @@ class MemoryStore:
         self._stage(stage)
         proposals = []
         for _ in range(count):
-            self.disk.draws += 1
-            draw = random.Random(f"{self._seed} {stage.name} {self.disk.draws}")
+            self._numbers += 1
+            draws = self.disk.begun + len(self._asked)
+            draw = random.Random(f"{self._seed} {stage.name} {draws} {self._dropped}")
             values = Overrides.of({k.key: _drawn(draw, k.low, k.high, k.log, k.integer) for k in stage.knobs})
-            self._asked.add(self.disk.draws)
-            proposals.append(Proposal(values, self._seed, values, "asked of a random draw", self.disk.draws))
+            self._asked.add(self._numbers)
+            proposals.append(Proposal(values, self._seed, values, "asked of a random draw", self._numbers))
         return tuple(proposals)
 
     def intend(self, stage: Stage, proposal: Proposal, trial: Trial) -> None:
@@ -96,11 +98,17 @@ class MemoryStore:
         elif kept is None or kept.record.finished is None:
             record = Record(trial, proposal.settings, proposal.requested, proposal.note)
             trials[trial.id] = Kept(record, attempts=(*(kept.attempts if kept else ()), None))
-        self._asked.discard(-1 if proposal.number is None else proposal.number)
+            self._asked -= {proposal.number}
+            self.disk.begun, self._dropped = self.disk.begun + 1, 0
+        else:
+            self.discard(stage, proposal, "the sampler knows the value of this point")
+            return
         self._wrote()
 
     def discard(self, stage: Stage, proposal: Proposal, reason: str) -> None:
-        self._asked.discard(-1 if proposal.number is None else proposal.number)
+        if proposal.number in self._asked:
+            self._asked.remove(proposal.number)
+            self._dropped += 1
 
     def fail_attempt(self, stage: Stage, trial: Trial, failure: Failed) -> None:
         kept = self._kept(stage, trial)

@@ -251,10 +251,34 @@ def test_a_stage_that_walks_a_rule_cannot_be_asked(store: Store) -> None:
         store.ask(minibatch, 1)
 
 
-def test_the_next_drivers_sampler_does_not_propose_the_same_points_again(reopen: Reopen) -> None:
-    first = {p.settings for p in reopen().ask(kl, 5)}
-    second = {p.settings for p in reopen().ask(kl, 5)}
-    assert len(first | second) == 10
+def test_a_driver_that_resumes_draws_what_the_lost_one_would_have_drawn(reopen: Reopen) -> None:
+    lost = reopen().ask(kl, 2)
+    store = reopen()
+    again = store.ask(kl, 2)
+    assert [p.settings for p in again] == [p.settings for p in lost]
+    store.intend(kl, again[0], trial(dict(again[0].settings)))
+    store.settle(kl, trial(dict(again[0].settings)), finished(), score(0.5))
+    third = store.ask(kl, 1)[0].settings
+    resumed = reopen().ask(kl, 2)
+    assert resumed[0].settings == again[1].settings
+    assert resumed[1].settings == third
+    assert len({p.settings for p in resumed} | {again[0].settings}) == 3
+
+
+@pytest.mark.parametrize("reuse", [False, True])
+def test_a_proposal_that_was_not_run_does_not_come_again(reopen: Reopen, reuse: bool) -> None:
+    store = reopen()
+    store.intend(kl, proposal({KL: 0.002}), trial({KL: 0.002}))
+    store.settle(kl, trial({KL: 0.002}), finished(), score(0.5))
+    seen = set()
+    for _ in range(6):
+        (asked,) = store.ask(kl, 1)
+        seen.add(asked.settings)
+        if reuse:
+            store.intend(kl, asked, trial({KL: 0.002}))
+        else:
+            store.discard(kl, asked, "repeats a running trial")
+    assert len(seen) == 6
 
 
 def test_an_edited_range_is_refused_before_anything_is_asked(reopen: Reopen) -> None:
@@ -306,7 +330,7 @@ def test_a_second_driver_is_refused_until_the_first_lets_go(reopen: Reopen) -> N
         if isinstance(store, MemoryStore):
             MemoryStore(store.disk)
         else:
-            OptunaStore.open(store._storage._backend.url, "a1")  # type: ignore[attr-defined]
+            OptunaStore.open(store._storage.url, "a1")  # type: ignore[attr-defined]
     store.close()
     store.close()
     assert reopen().records(kl) == ()

@@ -5,6 +5,7 @@ One study a stage, named `CAMPAIGN/STAGE`; ask and tell. It keeps and translates
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from sweep.adapters.lease import Lease
@@ -23,6 +24,8 @@ from sweep.ports import Orphan
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
+log = logging.getLogger(__name__)
+
 
 class OptunaStore:
     """Implements `sweep.ports.Store`. Made by `OptunaStore.open`."""
@@ -30,17 +33,15 @@ class OptunaStore:
     def __init__(
         self, storage: BaseStorage, campaign: str, seed: int, lease: Lease | None, patience_seconds: float
     ) -> None:
-        import optuna
-
         self._storage, self._campaign, self._seed, self._lease = storage, campaign, seed, lease
         self._patience_seconds = patience_seconds
-        names = patiently(lambda: optuna.get_all_study_names(storage), "list the studies", patience_seconds)
-        prefix = f"{campaign}/"
         self._shelves: dict[str, Shelf] = {}
         self._checked: dict[str, Stage] = {}
-        for name in names:
-            if name.startswith(prefix):
-                self._open_shelf(name.removeprefix(prefix))
+        studies = patiently(storage.get_all_studies, "list the studies", patience_seconds)
+        for study in studies:
+            of_campaign, slash, stage_name = study.study_name.partition("/")
+            if (of_campaign, slash) == (campaign, "/"):
+                self._open_shelf(stage_name)
 
     @classmethod
     def open(
@@ -80,8 +81,9 @@ class OptunaStore:
         self._writable(stage).intend(stage, proposal, trial)
 
     def discard(self, stage: Stage, proposal: Proposal, reason: str) -> None:
-        """Close the asked trial as FAIL with the reason beside it."""
-        self._writable(stage).discard(proposal, reason)
+        """The sampler knows that its proposal is not run; nothing of it is kept."""
+        log.info("stage %s: proposal %s discarded: %s", stage.name, proposal.requested.to_json(), reason)
+        self._writable(stage).discard(proposal)
 
     def fail_attempt(self, stage: Stage, trial: Trial, failure: Failed) -> None:
         """Record how the attempt failed; the trial stays open."""

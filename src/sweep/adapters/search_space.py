@@ -9,9 +9,9 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from sweep.core.overrides import Overrides, Value, content_hash
+from sweep.core.overrides import Value, content_hash
+from sweep.core.progress import Record
 from sweep.core.stage import CustomRule, Knob, LadderRule, SearchRule, Stage
-from sweep.core.trial import Trial
 from sweep.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,19 +34,19 @@ def distributions(stage: Stage) -> dict[str, BaseDistribution]:
     return {knob.key: _distribution(stage, knob) for knob in stage.knobs}
 
 
-def parameters(stage: Stage, trial: Trial, settings: Overrides, requested: Overrides) -> dict[str, float | int]:
+def parameters(stage: Stage, record: Record) -> dict[str, float | int]:
     """Knob key to the value the rule asked for, clipped to its range; a knob without a number is left out."""
     found: dict[str, float | int] = {}
     for knob in stage.knobs:
-        candidates = (requested.get(knob.key), settings.get(knob.key), trial.overrides.get(knob.key))
-        value = next((v for v in candidates if v is not None), None)
+        sources = (record.requested, record.settings, record.trial.overrides)
+        value = next((v for v in (source.get(knob.key) for source in sources) if v is not None), None)
         if _is_number(value):
             found[knob.key] = _clipped(knob, value)
     return found
 
 
-def sampler(stage: Stage, rule: SearchRule, campaign_seed: int, trials_so_far: int) -> BaseSampler:
-    """The rule's sampler, seeded from the campaign's seed and the number of trials so far.
+def sampler(stage: Stage, rule: SearchRule, campaign_seed: int, *draws: int) -> BaseSampler:
+    """The rule's sampler, seeded from the campaign's seed and the `draws` made so far.
 
     A sampler rebuilt with one fixed seed would propose the same point again and again.
 
@@ -59,8 +59,8 @@ def sampler(stage: Stage, rule: SearchRule, campaign_seed: int, trials_so_far: i
     known = sorted(n for n in dir(optuna.samplers) if n.endswith("Sampler") and not n.startswith(("Base", "Partial")))
     if kind is None or rule.sampler not in known:
         raise ConfigError(f"stage {stage.name} asks for sampler {rule.sampler}; Optuna has {', '.join(known)}")
-    drawn = 0 if rule.sampler in FIXED_SEED_SAMPLERS else trials_so_far
-    options: dict[str, Any] = {"seed": int(content_hash([campaign_seed, stage.name, drawn], digits=8), 16)}
+    drawn = () if rule.sampler in FIXED_SEED_SAMPLERS else draws
+    options: dict[str, Any] = {"seed": int(content_hash([campaign_seed, stage.name, *drawn], digits=8), 16)}
     if rule.sampler == "TPESampler":
         options["n_startup_trials"] = TPE_STARTUP_TRIALS
     try:

@@ -6,11 +6,12 @@ The driver is the only writer while it holds the campaign's lease; `Shelf` assum
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from sweep.adapters.search_space import distributions, parameters, sampler
+from sweep.adapters.proposer import Proposer, worth_learning
+from sweep.adapters.search_space import distributions, parameters
 from sweep.adapters.study_log import StudyLog
 from sweep.adapters.trial_attributes import (
     Stored,
@@ -39,14 +40,14 @@ LATE = "late"
 
 @dataclass(slots=True)
 class Entry:
-    """A trial of the stage. `optuna_id` is its latest Optuna trial; `echoes` are asked ones that repeat it."""
+    """A trial of the stage; `optuna_id` is its latest Optuna trial."""
 
     record: Record
     score: Score | None
     attempts: tuple[Failed | None, ...]
     optuna_id: int
     orphaned: bool = False
-    echoes: list[int] = field(default_factory=list)
+    sampler_state: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def open(self) -> bool:
@@ -57,7 +58,7 @@ class Entry:
 class Shelf:
     """The entries of one study by trial id, in order of their first start.
 
-    Opened by a driver, it completes what a killed driver left half made.
+    Opened by a driver, it tells Optuna what a killed driver had written but not told.
     """
 
     def __init__(self, stage_name: str, log: StudyLog, driver: bool) -> None:
@@ -65,22 +66,24 @@ class Shelf:
         self.entries: dict[str, Entry] = {}
         self.attributes = log.attributes()
         self.late: dict[str, Outcome] = dict(_late_outcomes(self.attributes))
-        self._asked: dict[int, int] = {}
+        self._proposer: Proposer | None = None
+        self._begun = 0
         self._records: tuple[Record, ...] | None = None
-        trials = log.trials()
-        self._optuna_trials = len(trials)
-        for trial in trials:
+        for trial in log.trials():
             stored = Stored.read(trial.user_attrs)
-            if driver and not trial.state.is_finished():
-                log.complete_half_made(trial, stored)
-            if stored is not None:
-                self._put(_as_closed(trial, stored), trial._trial_id, orphaned=not trial.state.is_finished())
+            if stored is None:
+                continue  # not ours: made by hand
+            self._begun += 1
+            if driver and not trial.state.is_finished() and stored.record.outcome is not None:
+                log.tell(trial._trial_id, stored.record.outcome, stored.score)
+            entry = self._put(_as_closed(trial, stored), trial._trial_id)
+            entry.orphaned, entry.sampler_state = entry.open, trial.system_attrs
 
     @property
     def records(self) -> tuple[Record, ...]:
         """The records in order of their first start."""
         if self._records is None:
-            self._records = tuple(entry.record for entry in self.entries.values())
+            self._records = tuple([entry.record for entry in self.entries.values()])
         return self._records
 
     @property
@@ -95,41 +98,30 @@ class Shelf:
         self.attributes[key] = value
 
     def ask(self, stage: Stage, rule: SearchRule, seed: int) -> Proposal:
-        """The next proposal of the rule's sampler."""
-        chosen = sampler(stage, rule, seed, self._optuna_trials)
-        proposal, optuna_id = self._log.ask(chosen, distributions(stage), seed)
-        assert proposal.number is not None
-        self._asked[proposal.number] = optuna_id
-        self._optuna_trials += 1
-        return proposal
+        """The next proposal of the rule's sampler. It leaves no trace in the study until it is intended."""
+        if self._proposer is None or self._proposer.full:
+            self._proposer = Proposer(stage, rule, seed, self._log.sampler_state())
+            for entry in worth_learning(list(self.entries.values())):
+                self._proposer.begun(entry.record, entry.sampler_state)
+                if not entry.open:
+                    self._proposer.ended(entry.record, entry.score)
+        return self._proposer.ask(draws=self._begun)
 
-    def discard(self, proposal: Proposal, reason: str) -> None:
-        """The asked Optuna trial is closed as FAIL, the reason beside it."""
-        optuna_id = self._take_asked(proposal)
-        if optuna_id is not None:
-            self._log.write(optuna_id, [("discarded", reason)])
-            self._log.tell(optuna_id, None, None)
+    def discard(self, proposal: Proposal) -> None:
+        """The sampler knows that its proposal is not run."""
+        if self._proposer is not None:
+            self._proposer.drop(proposal)
 
     def intend(self, stage: Stage, proposal: Proposal, trial: Trial) -> None:
         """The trial, or the next attempt of an open one, is recorded as about to start."""
         entry = self.entries.get(trial.id)
+        asked = self._proposer is not None and self._proposer.asked(proposal)
         if entry is not None and entry.open:
-            self._begin_attempt(entry, proposal)
-            return
-        asked_id = self._take_asked(proposal)
-        if entry is not None and entry.record.finished is not None:
-            entry.echoes += [] if asked_id is None else [asked_id]
-            return
-        attempts = (*(entry.attempts if entry else ()), None)
-        attributes = intent(proposal, trial, secrets.token_hex(8), attempts)
-        if asked_id is None:
-            values = parameters(stage, trial, proposal.settings, proposal.requested)
-            asked_id = self._log.create(values, distributions(stage), attributes)
-            self._optuna_trials += 1
+            self._begin_attempt(entry, asked)
+        elif entry is not None and entry.record.finished is not None:
+            self.discard(proposal)  # the sampler knows the value of this point
         else:
-            self._log.write(asked_id, attributes.items())
-        record = Record(trial, proposal.settings, proposal.requested, proposal.note)
-        self._put(Stored(record, None, attempts), asked_id)
+            self._begin(stage, proposal, trial, (*(entry.attempts if entry else ()), None))
 
     def fail_attempt(self, trial: Trial, failure: Failed) -> None:
         """The attempt is recorded as failed, the trial stays open."""
@@ -144,8 +136,6 @@ class Shelf:
         from optuna.exceptions import UpdateFinishedTrialError
 
         entry, ended = self._entry(trial), as_stored(outcome)
-        while entry.echoes:
-            self._log.tell(entry.echoes.pop(), ended, score)
         if not entry.open:
             self._keep_late(entry, ended)
             return
@@ -167,8 +157,19 @@ class Shelf:
             assert closed.record.outcome is not None
             self._end(entry, closed.record.outcome, closed.score, closed.attempts)
 
-    def _begin_attempt(self, entry: Entry, proposal: Proposal) -> None:
-        if proposal.number in self._asked:
+    def _begin(self, stage: Stage, proposal: Proposal, trial: Trial, attempts: tuple[Failed | None, ...]) -> None:
+        record = Record(trial, proposal.settings, proposal.requested, proposal.note)
+        of_trial, of_study = self._proposer.take(proposal) if self._proposer is not None else ({}, {})
+        self._log.write_sampler_state(of_study)
+        attributes = intent(record, secrets.token_hex(8), attempts)
+        optuna_id = self._log.create(parameters(stage, record), distributions(stage), attributes, of_trial)
+        self._put(Stored(record, None, attempts), optuna_id).sampler_state = of_trial
+        self._begun += 1
+        if self._proposer is not None:
+            self._proposer.begun(record, of_trial)
+
+    def _begin_attempt(self, entry: Entry, asked: bool) -> None:
+        if asked:
             raise StoreError(
                 f"trial {entry.record.trial.id} of stage {self.stage_name} is running; a proposal that repeats it must "
                 "be discarded, not begun"
@@ -186,22 +187,21 @@ class Shelf:
             self.set_attribute(f"{LATE}/{trial_id}/{key}", value)
         self.late[trial_id] = outcome
 
-    def _put(self, stored: Stored, optuna_id: int, orphaned: bool = False) -> None:
-        """The trial has this content; a finished one is not replaced."""
+    def _put(self, stored: Stored, optuna_id: int) -> Entry:
+        """The trial's entry with this content; a finished one is not replaced."""
         trial_id = stored.record.trial.id
         entry = self.entries.get(trial_id)
         if entry is None or entry.record.finished is None:
-            orphaned = orphaned and stored.record.outcome is None
-            self.entries[trial_id] = Entry(stored.record, stored.score, stored.attempts, optuna_id, orphaned)
+            entry = self.entries[trial_id] = Entry(stored.record, stored.score, stored.attempts, optuna_id)
             self._records = None
+        return entry
 
     def _end(self, entry: Entry, outcome: Outcome, score: Score | None, attempts: tuple[Failed | None, ...]) -> None:
         entry.record = replace(entry.record, outcome=outcome)
         entry.score, entry.attempts, entry.orphaned = score, attempts, False
         self._records = None
-
-    def _take_asked(self, proposal: Proposal) -> int | None:
-        return None if proposal.number is None else self._asked.pop(proposal.number, None)
+        if self._proposer is not None:
+            self._proposer.ended(entry.record, score)
 
     def _entry(self, trial: Trial) -> Entry:
         entry = self.entries.get(trial.id)

@@ -70,8 +70,7 @@ def open_storage(url: str) -> BaseStorage:
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     arguments = _engine_arguments(url)
-    storage = _explained(url, lambda: _twice(lambda: optuna.storages.RDBStorage(url, engine_kwargs=arguments)))
-    return optuna.storages.get_storage(storage)
+    return _explained(url, lambda: _twice(lambda: optuna.storages.RDBStorage(url, engine_kwargs=arguments)))
 
 
 def open_engine(url: str) -> sa.Engine:

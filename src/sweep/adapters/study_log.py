@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sweep.adapters.storage import patiently
-from sweep.adapters.trial_attributes import Stored
 from sweep.core.outcome import Finished, Outcome
-from sweep.core.progress import Proposal
 from sweep.core.winner import Score
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
-    from optuna.samplers import BaseSampler
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
 
@@ -30,14 +27,8 @@ class StudyLog:
     """One study of the storage, made if missing. Scores are maximised."""
 
     def __init__(self, storage: BaseStorage, name: str, patience_seconds: float) -> None:
-        import optuna
-
         self._storage, self._patience_seconds = storage, patience_seconds
-        self._study = self._patiently(
-            lambda: optuna.create_study(storage=storage, study_name=name, direction="maximize", load_if_exists=True),
-            "open a study",
-        )
-        self._study_id = self._patiently(lambda: storage.get_study_id_from_name(name), "find a study")
+        self._study_id = self._patiently(partial(_study_id, storage, name), "open a study")
 
     def attributes(self) -> dict[str, Any]:
         """The study's own attributes."""
@@ -53,17 +44,28 @@ class StudyLog:
         """One Optuna trial as it is stored now."""
         return self._patiently(lambda: self._storage.get_trial(optuna_id), "read a trial")
 
-    def ask(self, sampler: BaseSampler, space: Mapping[str, BaseDistribution], seed: int) -> tuple[Proposal, int]:
-        """The sampler's next proposal and the id of its Optuna trial, which counts as begun only with an intent."""
-        from sweep.core.overrides import Overrides
+    def sampler_state(self) -> dict[str, Any]:
+        """What a sampler left at the study."""
+        return dict(self._patiently(lambda: self._storage.get_study_system_attrs(self._study_id), "read a study"))
 
-        self._study.sampler = sampler
-        asked = self._patiently(lambda: self._study.ask(dict(space)), "ask the sampler")
-        values = Overrides.of(asked.params)
-        return Proposal(values, seed, values, f"asked of {type(sampler).__name__}", asked.number), asked._trial_id
+    def write_sampler_state(self, state: Mapping[str, Any]) -> None:
+        """The sampler's state stands at the study."""
+        for key, value in state.items():
+            self._patiently(
+                partial(self._storage.set_study_system_attr, self._study_id, key, value), "write to a study"
+            )
 
-    def create(self, parameters: Mapping[str, Any], space: Mapping[str, Any], attributes: Mapping[str, Any]) -> int:
-        """The id of a new running Optuna trial, written with all its content in one transaction, once."""
+    def create(
+        self,
+        parameters: Mapping[str, Any],
+        space: Mapping[str, BaseDistribution],
+        attributes: Mapping[str, Any],
+        sampler_state: Mapping[str, Any],
+    ) -> int:
+        """The id of a new running Optuna trial, written with all its content in one transaction, once.
+
+        `attributes["intent"]` must be unlike any other trial's.
+        """
         from optuna.trial import TrialState, create_trial
 
         template = create_trial(
@@ -71,18 +73,15 @@ class StudyLog:
             params=dict(parameters),
             distributions={key: space[key] for key in parameters},
             user_attrs=dict(attributes),
+            system_attrs=dict(sampler_state),
         )
-        template.datetime_start = datetime.now()
         tried = False
 
         def action() -> int:
             nonlocal tried
-            if tried:  # the lost connection may have hidden a commit
-                for trial in self._storage.get_all_trials(self._study_id, deepcopy=False):
-                    if trial.user_attrs.get("intent") == attributes["intent"]:
-                        return int(trial._trial_id)
-            tried = True
-            return int(self._storage.create_new_trial(self._study_id, template))
+            repeated, tried = tried, True
+            found = self._created(attributes["intent"]) if repeated else None
+            return self._storage.create_new_trial(self._study_id, template) if found is None else found
 
         return self._patiently(action, "begin a trial")
 
@@ -127,16 +126,22 @@ class StudyLog:
 
         self._patiently(action, "close a trial")
 
-    def complete_half_made(self, trial: FrozenTrial, stored: Stored | None) -> None:
-        """What a killed driver left half made is closed: asked but never begun, or ended but never told."""
-        from optuna.trial import TrialState
-
-        if trial.state != TrialState.RUNNING:
-            return  # enqueued by hand: the sampler will hand it out
-        if stored is None:
-            self.tell(trial._trial_id, None, None)
-        elif stored.record.outcome is not None:
-            self.tell(trial._trial_id, stored.record.outcome, stored.score)
+    def _created(self, intent: str) -> int | None:
+        """The id of the trial with this intent: a connection lost during a commit may hide that it was made."""
+        trials = self._storage.get_all_trials(self._study_id, deepcopy=False)
+        return next((trial._trial_id for trial in trials if trial.user_attrs.get("intent") == intent), None)
 
     def _patiently(self, action: Callable[[], Result], what: str) -> Result:
         return patiently(action, what, self._patience_seconds)
+
+
+def _study_id(storage: BaseStorage, name: str) -> int:
+    """The id of the study with this name, made if missing."""
+    from optuna.exceptions import DuplicatedStudyError
+    from optuna.study import StudyDirection
+
+    with suppress(KeyError):
+        return int(storage.get_study_id_from_name(name))
+    with suppress(DuplicatedStudyError):  # made by another process just now
+        return int(storage.create_new_study([StudyDirection.MAXIMIZE], name))
+    return int(storage.get_study_id_from_name(name))

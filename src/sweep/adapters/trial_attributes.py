@@ -16,7 +16,7 @@ from sweep.core.outcome import Failed, Outcome
 from sweep.core.outcome import from_json as outcome_from_json
 from sweep.core.outcome import to_json as outcome_to_json
 from sweep.core.overrides import Overrides
-from sweep.core.progress import Proposal, Record
+from sweep.core.progress import Record
 from sweep.core.trial import Trial
 from sweep.core.winner import Score, score_from_json, score_json
 
@@ -56,20 +56,20 @@ class Stored:
         )
 
 
-def intent(proposal: Proposal, trial: Trial, token: str, attempts: Sequence[Failed | None]) -> dict[str, Any]:
-    """The attributes of a trial that is about to start, `trial` last: without it the intent does not count.
+def intent(record: Record, token: str, attempts: Sequence[Failed | None]) -> dict[str, Any]:
+    """The attributes of a trial that is about to start.
 
     `token` tells this very writing from any other; `attempts` includes the one that is about to start.
     """
     return {
         "format": FORMAT,
-        "trial_id": trial.id,
-        "settings": proposal.settings.to_json(),
-        "requested": proposal.requested.to_json(),
-        "note": proposal.note,
+        "trial_id": record.trial.id,
+        "settings": record.settings.to_json(),
+        "requested": record.requested.to_json(),
+        "note": record.note,
         "intent": token,
         "attempts": attempts_to_json(attempts),
-        "trial": trial.to_json(),
+        "trial": record.trial.to_json(),
     }
 
 
