@@ -27,6 +27,7 @@ from sweep.health.findings.run_window import run_window
 from sweep.health.findings.step_time import step_time
 from sweep.health.limits import DEFAULT, Limits
 from sweep.health.metric_table import MetricTable
+from sweep.health.reading import Reading, readings
 from sweep.health.screen import screen_evidence
 
 RULES: tuple[Callable[[Evidence], tuple[Finding, ...]], ...] = (
@@ -57,6 +58,7 @@ class Diagnosis:
 
     findings: tuple[Finding, ...]
     explained: tuple[tuple[Finding, Code], ...]
+    readings: tuple[Reading, ...]
     steps: int
     first_step: int | None
     last_step: int | None
@@ -87,6 +89,7 @@ class Diagnosis:
             "steps": self.steps,
             "first_step": self.first_step,
             "last_step": self.last_step,
+            "screen": [r.to_json() for r in self.readings],
             "findings": [f.to_json() for f in self.findings],
             "explained": [{"by": by.name, **f.to_json()} for f, by in self.explained],
         }
@@ -98,9 +101,11 @@ def diagnose(table: MetricTable, facts: RunFacts | None = None, limits: Limits =
     found = sorted((f for rule in RULES for f in rule(evidence)), key=_order)
     present = {f.code for f in found}
     causes = {f: _cause(f.code, present) for f in found}
+    kept = tuple(f for f in found if causes[f] is None)
     return Diagnosis(
-        findings=tuple(f for f in found if causes[f] is None),
+        findings=kept,
         explained=tuple((f, cause) for f in found if (cause := causes[f]) is not None),
+        readings=readings(evidence, found),
         steps=len(table),
         first_step=int(table.steps[0]) if len(table) else None,
         last_step=int(table.steps[-1]) if len(table) else None,

@@ -12,15 +12,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sweep.errors import ConfigError
+from sweep.health.readers.layouts import Layouts
 from sweep.health.readers.logged_run import LoggedRun, finish_all, target
-from sweep.health.readers.step_line import Tokens, joins, parse, starts_at
+from sweep.health.readers.step_line import complete, joins, starts_at
 from sweep.health.table_builder import TableBuilder
 
 PATIENCE_LINES = 20
 """Lines of noise after which a wrapped line is no longer waited for. Ours."""
 
+HEAD_LENGTH = 400
+"""Where in a line a process prefix is looked for. Ours: a progress bar may stand before it."""
+
 _ANSI = re.compile(r"\x1b?\[[0-9;]*m")
-_PREFIX = re.compile(r"\(([A-Za-z_][\w.:]*) pid=(\d+)(?:, ip=[^)]{1,60})?\) ?")
+_PREFIX = re.compile(r"\(([A-Za-z_][\w.:]*) pid=(\d+)(?:, ip=[^)]{1,60})?\)")
+_COLORED_PREFIX = re.compile(r"\([A-Za-z_][\w.:]* pid=\d+(?:, ip=[^)]{1,60})?\)(?:\x1b?\[[0-9;]*m)* ?")
 _REPEATED = re.compile(r" ?\[repeated \d+x across (?:the )?cluster\].*$")
 
 
@@ -42,16 +47,20 @@ class ConsoleReader:
     def __init__(self) -> None:
         self._processes: dict[str, _Process] = {}
         self._waiting = 0
+        self._broken_off = False
         self._latest = ""
         self._line_number = 0
-        self._tokens = Tokens()
+        self._layouts = Layouts()
 
     def feed(self, line: bytes) -> None:
         """Take the next line of the log."""
         self._line_number += 1
-        if b"step:" not in line and not self._waiting:
-            return
-        self._waiting = max(0, self._waiting - 1)
+        if b"step:" not in line:
+            if not self._waiting:
+                return
+            self._waiting -= 1
+            if not self._broken_off and b"- " not in line and self._waiting < PATIENCE_LINES - 1:
+                return
         name, text = _unwrap(line)
         start = starts_at(text)
         if start is not None:
@@ -74,9 +83,13 @@ class ConsoleReader:
         process = self._processes.setdefault(name, _Process(first_seen=self._line_number))
         self._close(process)
         self._latest = name
+        self._hold(process, text)
+
+    def _hold(self, process: _Process, text: str) -> None:
         process.open_line = text
         process.patience = self._line_number + PATIENCE_LINES
         self._waiting = PATIENCE_LINES
+        self._broken_off = not complete(text)
 
     def _go_on(self, name: str, text: str) -> None:
         """Append a continuation to its process's open line, if it fits there.
@@ -88,25 +101,23 @@ class ConsoleReader:
             process = self._processes.get(self._latest)
         if process is None or not process.open_line or self._line_number > process.patience:
             return
-        joined = joins(process.open_line, text)
+        joined = joins(process.open_line, text, self._line_number == process.patience - PATIENCE_LINES + 1)
         if joined is not None:
-            process.open_line = joined
-            process.patience = self._line_number + PATIENCE_LINES
-            self._waiting = PATIENCE_LINES
+            self._hold(process, joined)
 
     def _close(self, process: _Process) -> None:
         if not process.open_line:
             return
-        row = parse(process.open_line, self._tokens)
+        row = self._layouts.read(process.open_line)
         process.open_line = ""
         process.last_seen = self._line_number
         if row is None:
             process.cut_lines += 1
             return
-        builder = target(process.runs, row.step, row.pairs)
+        builder = target(process.runs, row.step, row.names)
         for metric in row.rounded:
             builder.mark_rounded(metric)
-        builder.add(row.step, row.pairs)
+        builder.add(row.step, row.names, row.values)
         process.cut_lines += row.cut
 
 
@@ -131,14 +142,20 @@ def read_console(lines: Iterable[bytes]) -> list[LoggedRun]:
 def _unwrap(line: bytes) -> tuple[str, str]:
     """The process that wrote the line, empty if unknown, and the text without prefix and colours."""
     text = line.decode("utf-8", "replace")
-    if "[" in text:
+    head = text[:HEAD_LENGTH]
+    if "pid=" in head:
+        prefix = _PREFIX.search(_ANSI.sub("", head))
+        colored = _COLORED_PREFIX.search(head)
+        if prefix is not None and colored is not None:
+            return f"{prefix[1]} pid={prefix[2]}", _plain(text[colored.end() :])
+    return "", _plain(text)
+
+
+def _plain(text: str) -> str:
+    """The text without colours and without Ray's remark on repeated lines."""
+    if "\x1b" in text or "[0m" in text:
         text = _ANSI.sub("", text)
-        if "[repeated" in text:
-            text = _REPEATED.sub("", text)
-    if "pid=" not in text[:400]:
-        return "", text
-    prefix = _PREFIX.search(text, 0, 400)
-    return (f"{prefix[1]} pid={prefix[2]}", text[prefix.end() :]) if prefix else ("", text)
+    return _REPEATED.sub("", text) if "[repeated" in text else text
 
 
 def _resumed(found: list[tuple[str, _Process]]) -> list[tuple[str, _Process]]:

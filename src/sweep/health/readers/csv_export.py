@@ -55,7 +55,7 @@ def read_csv(lines: Iterable[bytes], label: str = "run") -> list[LoggedRun]:
             damaged += bool(any(cells))
             continue
         for run, pairs in _measurements(cells, heading).items():
-            target(builders.setdefault(run, []), step, pairs).add(step, pairs)
+            target(builders.setdefault(run, []), step, [name for name, _ in pairs]).add_pairs(step, pairs)
     if not builders:
         raise ConfigError(f"no row of {damaged + 1} has a step and a number beside it")
     notes = (f"{damaged} rows have no readable step and were left out",) if damaged else ()

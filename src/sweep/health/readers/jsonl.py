@@ -39,7 +39,8 @@ def read_jsonl(lines: Iterable[bytes], label: str = "run") -> list[LoggedRun]:
             damaged += 1
             fields |= set(list(content or ())[:10])
             continue
-        target(builders, *row).add(*row)
+        step, metrics = row
+        target(builders, step, metrics).add(step, tuple(metrics), list(metrics.values()))
     if not builders:
         raise ConfigError(_nothing_found(damaged, fields))
     notes = (f"{damaged} lines are no rows of a run (cut off or damaged) and were left out",) if damaged else ()
@@ -54,17 +55,17 @@ def _object(line: bytes) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def _row(content: Mapping[str, Any]) -> tuple[int, list[tuple[str, float]]] | None:
+def _row(content: Mapping[str, Any]) -> tuple[int, dict[str, float]] | None:
     """Step and metrics; None if there is no step."""
     nested = content.get("data")
     if isinstance(nested, dict) and "step" in content:
         step = _step(content["step"])
-        return None if step is None else (step, _pairs(nested, null=math.nan))
+        return None if step is None else (step, _numbers(nested, null=math.nan))
     for name in STEP_FIELDS:
         step = _step(content.get(name))
         if step is not None:
             rest = {k: v for k, v in content.items() if k != name}
-            return step, _pairs(rest, null=None)
+            return step, _numbers(rest, null=None)
     return None
 
 
@@ -74,10 +75,10 @@ def _step(value: object) -> int | None:
     return int(value)
 
 
-def _pairs(metrics: Mapping[str, Any], null: float | None) -> list[tuple[str, float]]:
+def _numbers(metrics: Mapping[str, Any], null: float | None) -> dict[str, float]:
     """The numbers among the metrics; text counts if it reads as NaN or infinity."""
-    found = ((name, _number(value, null)) for name, value in metrics.items())
-    return [(name, value) for name, value in found if value is not None]
+    found = ((name, value if type(value) is float else _number(value, null)) for name, value in metrics.items())
+    return {name: value for name, value in found if value is not None}
 
 
 def _number(value: object, null: float | None) -> float | None:

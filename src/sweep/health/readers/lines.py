@@ -44,7 +44,8 @@ def split_lines(stream: BinaryIO) -> Iterator[bytes]:
     """The lines of a binary stream."""
     rest = b""
     while chunk := stream.read(CHUNK_BYTES):
-        parts = (rest + chunk).replace(b"\r", b"\n").split(b"\n")
+        text = rest + chunk
+        parts = (text.replace(b"\r", b"\n") if b"\r" in chunk else text).split(b"\n")
         rest = parts.pop()
         if len(rest) > MAX_LINE_BYTES:
             parts.append(rest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sweep.health.metric_table import MetricTable
@@ -19,10 +19,10 @@ class LoggedRun:
     config: Mapping[str, object] = field(default_factory=dict)
 
 
-def target(builders: list[TableBuilder], step: int, pairs: Sequence[tuple[str, float]]) -> TableBuilder:
+def target(builders: list[TableBuilder], step: int, names: Iterable[str]) -> TableBuilder:
     """The builder that the row belongs to: one that tells the very first step once more is another run's."""
     current = builders[-1] if builders else None
-    if current is None or (step == current.first_step and len(current) > 1 and current.repeats(step, pairs)):
+    if current is None or (step == current.first_step and len(current) > 1 and current.repeats(step, names)):
         builders.append(TableBuilder())
     return builders[-1]
 

@@ -16,21 +16,13 @@ _REST_OF_VALUE = re.compile(r"[\d.eE+\-]*\)?\Z")
 _ROUNDED_ZERO = re.compile(r"[-+]?0\.0{2,4}\Z")
 
 
-class Tokens(dict[str, str]):
-    """Metric names that have been seen and are sound, so that each is checked and stored once."""
-
-    def __missing__(self, name: str) -> str:
-        stripped = name.strip()
-        self[name] = stripped if _NAME.match(stripped) else ""
-        return self[name]
-
-
 @dataclass(frozen=True, slots=True)
 class StepRow:
     """What a line says; `rounded` names metrics whose zero may be rounded, `cut` is 1 if its end is missing."""
 
     step: int
-    pairs: list[tuple[str, float]]
+    names: tuple[str, ...]
+    values: list[float]
     rounded: list[str]
     cut: int
 
@@ -41,39 +33,34 @@ def starts_at(text: str) -> int | None:
     return found.start() if found else None
 
 
-def parse(line: str, tokens: Tokens) -> StepRow | None:
+def parse(line: str) -> StepRow | None:
     """The row of a line that begins with `step:`; None if not even the step can be read."""
     parts = line.split(SEPARATOR)
     start = _START.match(parts[0].rstrip(" -") + " -")
     if start is None:
         return None
-    pairs: list[tuple[str, float]] = []
+    metrics: dict[str, float] = {}
     rounded: list[str] = []
     lost = 0
     for part in parts[1:]:
-        name, _, text = part.rpartition(":")
-        try:
-            value = float(text)
-        except ValueError:
-            name, value = _slow_pair(part)
-        name = tokens[name]
+        name, value, text = _pair(part)
         if not name:
-            lost += 1
+            lost = 1
             continue
-        if value == 0 and len(text) > 3 and _ROUNDED_ZERO.match(text.strip()):
+        metrics[name] = value
+        if value == 0 and _ROUNDED_ZERO.match(text.strip()):
             rounded.append(name)
-        pairs.append((name, value))
-    return StepRow(int(start[1]), pairs, rounded, 1 if lost else 0)
+    return StepRow(int(start[1]), tuple(metrics), list(metrics.values()), rounded, lost)
 
 
-def _slow_pair(part: str) -> tuple[str, float]:
-    """Name and number of a pair that is not plainly `name:number`; an empty name if it is none."""
+def _pair(part: str) -> tuple[str, float, str]:
+    """Name, number and printed number of a pair; an empty name if it is none."""
     for split in (part.rpartition, part.partition):
         name, _, text = split(":")
         value = value_of(text)
-        if value is not None:
-            return name, value
-    return "", math.nan
+        if value is not None and _NAME.match(name.strip()):
+            return name.strip(), value, text
+    return "", math.nan, ""
 
 
 def value_of(text: str) -> float | None:
@@ -84,23 +71,37 @@ def value_of(text: str) -> float | None:
     return float(found[1])
 
 
-def joins(line: str, more: str) -> str | None:
+def complete(line: str) -> bool:
+    """Whether the line's last pair has a value."""
+    last = line.rsplit(SEPARATOR, 1)[-1]
+    return ":" in last and value_of(last.rpartition(":")[2]) is not None
+
+
+def joins(line: str, more: str, adjacent: bool = True) -> str | None:
     """The line with its continuation, or None if the text does not go on with it.
 
     A wrapped line breaks anywhere, also within a name or a number; wrapping may have eaten the spaces at the break.
+    Digits alone go on with a number that could be whole already only if no line stands between (`adjacent`).
     """
     body = more.rstrip()
-    if not body or not _CONTINUATION.match(body.strip()):
+    at_separator = line.rstrip().endswith(" -") or body.startswith((" - ", "- "))
+    if not body or not _CONTINUATION.match(body.strip().removeprefix("- ")):
         return None
-    if line.rstrip().endswith(" -") or body.startswith((" - ", "- ")):
+    if at_separator:
         return f"{line.rstrip()} {body.lstrip()}"
-    last = line.rsplit(SEPARATOR, 1)[-1]
-    complete = ":" in last and value_of(last.rpartition(":")[2]) is not None
-    if SEPARATOR not in body and (complete or not (":" in body or _REST_OF_VALUE.match(body))):
+    if SEPARATOR not in body and not _goes_on(line, body, adjacent):
         return None
+    last = line.rsplit(SEPARATOR, 1)[-1]
     joined = line + body
     tail = joined[len(line) - len(last) :].split(SEPARATOR)
     return joined if all(_sound(part) for part in tail[:-1]) else None
+
+
+def _goes_on(line: str, body: str, adjacent: bool) -> bool:
+    """Whether a piece without a separator, the last of its line, can follow."""
+    if _REST_OF_VALUE.match(body):
+        return adjacent or not complete(line)
+    return ":" in body and not complete(line)
 
 
 def _sound(part: str) -> bool:
