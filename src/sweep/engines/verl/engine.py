@@ -67,11 +67,9 @@ class VerlEngine:
         folder.mkdir(parents=True, exist_ok=True)
         before = self._memory_in_use(trial)
         overrides = self._complete(trial, folder, reuse)
-        variables = self._variables(overrides)
-        if not reuse:
-            variables = {**variables, **file_logger(folder)}
         name = f"sweep-{trial.id}-{uuid.uuid4().hex[:8]}"
-        in_workers = {**variables, "SWEEP_MAILBOX": name}
+        variables = {**self._variables(overrides), **({} if reuse else file_logger(folder))}
+        in_workers = {**variables, "SWEEP_MAILBOX": name, "SWEEP_STARTED_AT": f"{time.time():.3f}"}
         host = self._launcher.launch(name, launch_arguments(overrides, in_workers), variables)
         runtime = VerlRuntime(
             host,
@@ -104,10 +102,16 @@ class VerlEngine:
                 )
 
     def same_runtime(self, base: Trial, other: Trial) -> bool:
-        """Whether a runtime started with the first can serve the second: what differs can be changed warm."""
+        """Whether a runtime started with the first can serve the second: what differs can be changed warm.
+
+        False for a trial that does not compose: verl itself shall say why.
+        """
         from sweep.engines.verl.warm_table import needs_new_runtime
 
-        first, second = self._flat(base), self._flat(other)
+        try:
+            first, second = self._flat(base), self._flat(other)
+        except ConfigError:
+            return False
         changed = [k for k in first.keys() | second.keys() if first.get(k, ...) != second.get(k, ...)]
         return not needs_new_runtime(changed, str(first.get("actor_rollout_ref.rollout.name")))
 

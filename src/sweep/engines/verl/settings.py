@@ -19,6 +19,9 @@ TRAINER_MODE = "sweep"
 ENDLESS_EPOCHS = 1_000_000
 """More epochs than any trial has: verl ends a run silently, with exit code 0, when its epochs run out."""
 
+RESEEDING_WORKER = "sweep.engines.verl.plugins.vllm_reseed.ReseedingWorkerExtension"
+"""vLLM's worker with one more method: its random state can be set back between trials."""
+
 _LAUNCH_VARIABLES = "+ray_kwargs.ray_init.runtime_env.env_vars."
 
 
@@ -66,6 +69,7 @@ def gpu_settings(flash_attention: bool, gpus_per_node: int = 1) -> Overrides:
     return Overrides.of(
         {
             "actor_rollout_ref.rollout.name": "vllm",
+            "+actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls": RESEEDING_WORKER,
             **({} if flash_attention else _SCALED_DOT_PRODUCT),
             **(_ONE_QUEUE if gpus_per_node <= FEW_GPUS else {}),
         }

@@ -1,0 +1,83 @@
+"""`best_command`: the verl command that a campaign ends with, for the run that it was all for.
+
+Pure. It starts verl's own entry point with the trainer and plug-ins of the trials, since what was measured holds for
+them; without a mailbox they report to nobody. A shell, a cluster and the user's patience are not its business.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+
+from sweep.core import verl_keys as keys
+from sweep.core.overrides import Overrides
+from sweep.core.trial import Trial
+from sweep.engines.verl.environment import offline_variables
+from sweep.engines.verl.settings import (
+    ENDLESS_EPOCHS,
+    TRAINER_MODE,
+    EngineSettings,
+    cpus_of,
+    gpus_of,
+    seeds,
+    worker_variables,
+)
+
+SAVE_STEPS = 1000
+"""Steps between checkpoints. Source: S0 section 4.3."""
+
+KEPT_CHECKPOINTS = 3
+"""Source: S0 section 4.3 (`keep_last_n`, which verl calls max_actor_ckpt_to_keep and max_critic_ckpt_to_keep)."""
+
+
+def best_command(
+    trial: Trial,
+    settings: EngineSettings,
+    *,
+    locate: Callable[[Overrides], Overrides] = lambda overrides: overrides,
+    name: str = "best",
+) -> str:
+    """The command line, one argument a line, quoted for a POSIX shell; environment variables come first.
+
+    Runs the whole schedule from its first step, saves as it goes and resumes where it was if it is started again.
+    """
+    overrides = locate(_long_run(trial, settings, name))
+    variables = {**offline_variables(str(overrides.get("actor_rollout_ref.model.path", ""))), **settings.variables}
+    words = [f"{key}={value}" for key, value in sorted(variables.items())]
+    words += ["python3 -m verl.trainer.main_ppo"]
+    lines = [*words, *(shlex.quote(a) for a in (*overrides.command_line(), *worker_variables(variables)))]
+    return " \\\n  ".join(lines)
+
+
+def _long_run(trial: Trial, settings: EngineSettings, name: str) -> Overrides:
+    steps = trial.overrides.get(keys.SCHEDULE_STEPS, trial.steps)
+    habits: dict[str, object] = {
+        "trainer.val_before_train": False,
+        "trainer.logger": ["console", "file"],
+        "trainer.project_name": "sweep",
+        "trainer.experiment_name": name,
+        "trainer.default_local_dir": f"checkpoints/{name}",
+        "trainer.save_freq": SAVE_STEPS,
+        "trainer.max_actor_ckpt_to_keep": KEPT_CHECKPOINTS,
+        "trainer.max_critic_ckpt_to_keep": KEPT_CHECKPOINTS,
+        "trainer.resume_mode": "auto",
+        **(_own_cluster(trial, settings) if settings.on_cpu else {}),
+    }
+    whole: dict[str, object] = {
+        "trainer.v1.trainer_mode": TRAINER_MODE,
+        "trainer.total_training_steps": steps,
+        "trainer.total_epochs": ENDLESS_EPOCHS,
+        f"+{keys.SCHEDULE_STEPS}": steps,
+        "+sweep.poll_seconds": settings.poll_seconds,
+        "+sweep.reuse": False,
+    }
+    parts = (settings.platform_settings, Overrides.of(habits), seeds(trial.seed), trial.overrides, Overrides.of(whole))
+    return Overrides.of([pair for part in parts for pair in part])
+
+
+def _own_cluster(trial: Trial, settings: EngineSettings) -> dict[str, object]:
+    """What the Ray cluster that verl starts for itself must claim on a machine without GPUs."""
+    return {
+        "ray_kwargs.ray_init.num_cpus": 2 * cpus_of(trial, settings),
+        "+ray_kwargs.ray_init.num_gpus": gpus_of(trial),
+    }

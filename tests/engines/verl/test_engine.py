@@ -1,0 +1,337 @@
+"""`VerlEngine`: what it asks of a cluster, which trials share a runtime, and real verl on the CPU."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep.adapters.ray_host import MAILBOX_VARIABLE
+from sweep.core.failure import FailureClass
+from sweep.core.outcome import Diverged, Failed, Finished
+from sweep.core.overrides import Overrides
+from sweep.core.plan import Timeouts
+from sweep.core.trial import Trial
+from sweep.engines.verl.engine import LINGERING_GIB, VerlEngine
+from sweep.engines.verl.environment import Machine, cpu_engine, gpu_engine
+from sweep.engines.verl.runtime import VerlRuntime
+from sweep.errors import ConfigError, EngineError
+from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
+from tests.fakes import FakeClock
+from tests.ray_cluster import eventually, free_resources, local_launcher
+
+GPU = gpu_engine(Machine())
+
+
+def trial(seed: int = 1, steps: int = 5, **settings: object) -> Trial:
+    return Trial(Overrides.of({"trainer.n_gpus_per_node": 1, **settings}), seed, steps)
+
+
+class FakeHost:
+    """A fake host: says nothing, notes what it is told."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.commands: list[Mapping[str, Any]] = []
+        self.closed = False
+
+    def send(self, command: Mapping[str, Any]) -> None:
+        self.commands.append(command)
+
+    def request_stop(self, trial_id: str, reason: str) -> None:
+        raise AssertionError("nobody stops a trial here")
+
+    def receive(self, after: int, wait_seconds: float) -> Sequence[Mapping[str, Any]]:
+        return ()
+
+    def read_log(self, offset: int, max_bytes: int = 0) -> bytes:
+        return b"console"[offset:]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeLauncher:
+    """A fake launcher: a cluster of the given size; calls run here, where the fake memory is."""
+
+    def __init__(self, **resources: float) -> None:
+        self.found = resources
+        self.hosts: list[FakeHost] = []
+        self.launched: list[tuple[tuple[str, ...], dict[str, str]]] = []
+        self.gpus_called: list[int] = []
+        self.closed = False
+
+    def resources(self) -> Mapping[str, float]:
+        return self.found
+
+    def launch(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> FakeHost:
+        self.launched.append((tuple(arguments), dict(environment)))
+        self.hosts.append(FakeHost(name))
+        return self.hosts[-1]
+
+    def call(self, function: Callable[..., Any], *arguments: object, gpus: int = 0) -> Any:
+        self.gpus_called.append(gpus)
+        return function(*arguments)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize(
+    ("resources", "missing"),
+    [
+        ({"CPU": 10, "GPU": 1}, ""),
+        ({"CPU": 9, "GPU": 1}, "10 CPUs (10 each), but the Ray cluster has 9"),
+        ({"CPU": 10}, "1 GPUs (1 each), but the Ray cluster has 0"),
+    ],
+)
+def test_a_cluster_on_which_verl_would_wait_for_ever_is_refused_with_what_was_found(
+    resources: dict[str, float], missing: str
+) -> None:
+    engine = VerlEngine(FakeLauncher(**resources), GPU)
+    if not missing:
+        engine.check(trial())
+        return
+    with pytest.raises(ConfigError) as refused:
+        engine.check(trial())
+    assert missing in str(refused.value)
+
+
+def test_every_slot_counts_in_what_the_cluster_must_have() -> None:
+    engine = VerlEngine(FakeLauncher(CPU=19, GPU=2), gpu_engine(Machine(), slots=2))
+    with pytest.raises(ConfigError, match="2 verl at once reserve 20 CPUs"):
+        engine.check(trial())
+
+
+def test_a_refused_trial_starts_nothing(tmp_path: Path) -> None:
+    launcher = FakeLauncher(CPU=1, GPU=1)
+    with pytest.raises(ConfigError):
+        VerlEngine(launcher, GPU).start(trial(), tmp_path)
+    assert launcher.hosts == []
+
+
+def test_verls_processes_get_the_mailbox_and_the_plug_ins_by_their_environment(tmp_path: Path) -> None:
+    launcher = FakeLauncher(CPU=16, GPU=1)
+    VerlEngine(launcher, cpu_engine()).start(trial(), tmp_path / "t")
+    ((arguments, environment),) = launcher.launched
+    in_workers = [a.split("env_vars.")[1] for a in arguments if "env_vars." in a]
+    assert f"{MAILBOX_VARIABLE}='{launcher.hosts[0].name}'" in in_workers
+    assert "VERL_PLATFORM='cpu'" in in_workers and environment["VERL_PLATFORM"] == "cpu"
+    assert environment["VERL_USE_EXTERNAL_MODULES"] == "sweep.engines.verl.plugins"
+
+
+def test_a_trial_handed_over_later_is_complete_and_its_marks_are_paths(tmp_path: Path) -> None:
+    launcher = FakeLauncher(CPU=16, GPU=1)
+    paths = {"asset:train": "/data/train.parquet"}
+    engine = VerlEngine(
+        launcher,
+        cpu_engine(),
+        locate=lambda o: Overrides.of([(k, paths.get(v, v) if isinstance(v, str) else v) for k, v in o]),
+    )
+    one = trial(**{"data.train_files": "asset:train"})
+    runtime = engine.start(one, tmp_path / "a")
+    runtime.submit(one, tmp_path / "b")
+    (command,) = launcher.hosts[0].commands
+    assert "data.train_files='/data/train.parquet'" in command["overrides"]
+    assert f"trainer.default_local_dir='{tmp_path}/b/checkpoints'" in command["overrides"]
+    started = {a for a in launcher.launched[0][0] if "env_vars." in a}
+    assert started <= set(command["overrides"])
+
+
+def test_a_runtime_without_reuse_is_told_nothing_and_serves_nobody_else(tmp_path: Path) -> None:
+    launcher = FakeLauncher(CPU=16, GPU=1)
+    runtime = VerlEngine(launcher, cpu_engine()).start(trial(), tmp_path, reuse=False)
+    runtime.submit(trial(), tmp_path)
+    assert launcher.hosts[0].commands == []
+    assert not runtime.serves(trial(seed=2))
+    assert "+sweep.reuse=false" in launcher.launched[0][0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "same"),
+    [
+        ({}, True),
+        ({"actor_rollout_ref.actor.optim.lr": 1e-5}, True),
+        ({"actor_rollout_ref.actor.ppo_mini_batch_size": 64}, True),
+        ({"algorithm.lam": 0.9}, True),
+        ({"algorithm.kl_ctrl.type": "band", "+algorithm.kl_ctrl.band_low": 0.1}, True),
+        ({"actor_rollout_ref.rollout.gpu_memory_utilization": 0.6}, False),
+        ({"data.max_response_length": 64}, False),
+        ({"algorithm.use_kl_in_reward": True}, False),
+    ],
+)
+def test_trials_share_a_runtime_if_what_differs_can_be_changed_warm(changed: dict[str, object], same: bool) -> None:
+    engine = VerlEngine(FakeLauncher(), cpu_engine())
+    assert engine.same_runtime(trial(seed=1), trial(seed=2, **changed)) is same
+
+
+def test_the_rollouts_limits_are_warm_on_the_cpu_and_cold_in_vllm() -> None:
+    wider = trial(**{"actor_rollout_ref.rollout.max_num_seqs": 512})
+    assert VerlEngine(FakeLauncher(), cpu_engine()).same_runtime(trial(), wider)
+    assert not VerlEngine(FakeLauncher(), GPU).same_runtime(trial(), wider)
+
+
+def test_a_trial_that_does_not_compose_gets_a_runtime_of_its_own() -> None:
+    engine = VerlEngine(FakeLauncher(), cpu_engine())
+    assert not engine.same_runtime(trial(), trial(**{"algorithm.lambda": 0.9}))
+
+
+class FakeMemory:
+    """A fake probe: the readings of one GPU, one after the other, the last for ever."""
+
+    def __init__(self, *used_gib: float) -> None:
+        self.left = list(used_gib)
+
+    def __call__(self) -> dict[str, float]:
+        return {"GPU-1": self.left.pop(0) if len(self.left) > 1 else self.left[0]}
+
+
+def closing(memory: FakeMemory, folder: Path) -> tuple[VerlRuntime, FakeClock]:
+    clock = FakeClock()
+    launcher = FakeLauncher(CPU=16, GPU=1)
+    engine = VerlEngine(launcher, GPU, memory_probe=memory, sleep=clock.advance, clock=clock)
+    return engine.start(trial(), folder), clock
+
+
+def test_closing_waits_until_the_memory_is_as_free_as_before(tmp_path: Path) -> None:
+    runtime, clock = closing(FakeMemory(0.5, 70.0, 30.0, 0.5 + LINGERING_GIB), tmp_path)
+    runtime.close()
+    assert clock() == 2.0
+
+
+def test_memory_that_somebody_else_held_before_is_not_waited_for(tmp_path: Path) -> None:
+    runtime, clock = closing(FakeMemory(40.0, 40.5), tmp_path)
+    runtime.close()
+    assert clock() == 0.0
+
+
+def test_memory_that_is_never_given_back_is_an_error_with_the_amount_and_the_log(tmp_path: Path) -> None:
+    runtime, clock = closing(FakeMemory(0.5, 0.51 + LINGERING_GIB), tmp_path)
+    with pytest.raises(EngineError, match=r"1\.5 GiB on GPU-1.*runtime\.log"):
+        runtime.close()
+    assert clock() == 60.0
+
+
+def test_on_the_cpu_no_memory_is_asked_for(tmp_path: Path) -> None:
+    launcher = FakeLauncher(CPU=16, GPU=1)
+    engine = VerlEngine(launcher, cpu_engine(), memory_probe=FakeMemory(1.0))
+    engine.start(trial(), tmp_path).close()
+    assert launcher.gpus_called == []
+
+
+def test_each_runtime_in_a_folder_has_a_log_of_its_own(tmp_path: Path) -> None:
+    engine = VerlEngine(FakeLauncher(CPU=16, GPU=1), cpu_engine())
+    for _ in range(3):
+        engine.start(trial(), tmp_path).close()
+    assert sorted(p.name for p in tmp_path.glob("*.log")) == ["runtime-2.log", "runtime-3.log", "runtime.log"]
+
+
+def test_closing_the_engine_closes_its_runtimes_and_the_cluster(tmp_path: Path) -> None:
+    launcher = FakeLauncher(CPU=16, GPU=1)
+    engine = VerlEngine(launcher, cpu_engine())
+    engine.start(trial(), tmp_path)
+    engine.close()
+    engine.close()
+    assert launcher.hosts[0].closed and launcher.closed
+
+
+# Real verl.
+
+
+def tiny_plan(folder: Path) -> tuple[Overrides, Callable[[Overrides], Overrides]]:
+    """The settings of the generated model and task, and what puts their paths in."""
+    from sweep import config
+    from sweep.tasks import assets
+
+    composed = config.compose(["campaign=test"])
+    paths = assets.build(config.sources(composed), folder / "assets")
+    return config.to_plan(composed).base, lambda overrides: assets.located(overrides, paths)
+
+
+def tagged(name: str) -> dict[int, str]:
+    """Process id to command of everything that carries the mailbox of this name."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if f"{MAILBOX_VARIABLE}={name}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                found[int(pid)] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Iterator[tuple[VerlEngine, Overrides]]:
+    """Real verl on a local cluster, and the base settings of its trials."""
+    base, locate = tiny_plan(tmp_path)
+    engine = VerlEngine(local_launcher(1), cpu_engine(), locate=locate)
+    yield engine, base
+    engine.close()
+
+
+@pytest.mark.verl
+def test_real_verl_serves_a_cold_a_stopped_and_a_warm_trial_and_survives_the_death_of_its_driver(
+    tmp_path: Path, real: tuple[VerlEngine, Overrides]
+) -> None:
+    engine, base = real
+    assert engine.versions()["verl"] == "0.9.1"
+    before = free_resources()
+    first, stopped, killed = Trial(base, 1, 3), Trial(base, 2, 200), Trial(base, 3, 4)
+    fleet = Fleet(
+        engine,
+        folder_of=lambda t: tmp_path / t.id,
+        classify=lambda log: (FailureClass.UNKNOWN, log[-500:]),
+        timeouts=Timeouts(900, 300, 120),
+    )
+    for one in (first, stopped, killed):
+        fleet.submit(one)
+    events: list[FleetEvent] = []
+    while fleet._queue or fleet._busy():
+        for event in fleet.wait(5.0):
+            events.append(event)
+            if isinstance(event, Stepped) and event.trial == stopped and event.step == 2:
+                fleet.stop(stopped.id, "the test says so")
+            if isinstance(event, Stepped) and event.trial == killed and len(engine._runtimes) == 1:
+                drivers = [p for p, c in tagged(engine._runtimes[0].name).items() if "verl.trainer.main_ppo" in c]
+                assert len(drivers) == 1
+                os.kill(drivers[0], signal.SIGKILL)
+    fleet.close()
+    names = {r.name for r in engine._runtimes}
+    assert all(tagged(name) == {} for name in names)
+    eventually(lambda: free_resources() == before, seconds=5.0)
+    ends = {e.trial: e.outcome for e in events if isinstance(e, Ended)}
+    assert isinstance(ends[first], Finished), ends[first]
+    assert isinstance(ends[stopped], Diverged) and ends[stopped].reason == "the test says so"
+    assert isinstance(ends[killed], Finished), ends[killed]
+    warm = [(e.trial, e.warm) for e in events if isinstance(e, Started)]
+    assert warm == [(first, False), (stopped, True), (killed, True), (killed, False)]
+    assert ends[killed].curve.steps == (1, 2, 3, 4)
+    assert len(names) == 2
+
+
+@pytest.mark.verl
+def test_real_verl_that_hangs_while_it_starts_is_ended_without_remains(
+    tmp_path: Path, real: tuple[VerlEngine, Overrides]
+) -> None:
+    engine, base = real
+    engine.check(Trial(base, 1, 3))
+    before = free_resources()
+    fleet = Fleet(
+        engine,
+        folder_of=lambda t: tmp_path / t.id,
+        classify=lambda log: (FailureClass.UNKNOWN, ""),
+        timeouts=Timeouts(15, 60, 60),
+    )
+    fleet.submit(Trial(base, 1, 3))
+    events: list[FleetEvent] = []
+    while fleet._queue or fleet._busy():
+        events += fleet.wait(5.0)
+    (ended,) = [e for e in events if isinstance(e, Ended)]
+    assert isinstance(ended.outcome, Failed) and ended.outcome.failure_class is FailureClass.HANG
+    assert all(tagged(r.name) == {} for r in engine._runtimes)
+    eventually(lambda: free_resources() == before, seconds=5.0)
+    fleet.close()
