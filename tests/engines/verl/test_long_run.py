@@ -81,3 +81,11 @@ def test_marks_become_paths() -> None:
     trial = Trial(Overrides.of({**BASE, "data.train_files": "asset:train"}), 4, 500)
     command = best_command(trial, ENGINES[1], locate=lambda o: o.merged({"data.train_files": "/d/train.parquet"}))
     assert "data.train_files='\"'\"'/d/train.parquet'\"'\"'" in command
+
+
+@pytest.mark.parametrize(("rollout", "platform"), [({}, "cpu"), ({"actor_rollout_ref.rollout.name": "vllm"}, None)])
+def test_without_an_engine_it_is_for_gpus_if_the_trial_names_their_rollout(
+    rollout: dict[str, object], platform: str | None
+) -> None:
+    variables, _ = words_of(best_command(Trial(Overrides.of({**BASE, **rollout}), 4, 500)))
+    assert variables.get("VERL_PLATFORM") == platform

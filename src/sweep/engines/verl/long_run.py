@@ -1,6 +1,6 @@
 """`best_command`: the verl command that a campaign ends with, for the run that it was all for.
 
-Pure. It starts verl's own entry point with the trainer and plug-ins of the trials, since what was measured holds for
+It starts verl's own entry point with the trainer and plug-ins of the trials, since what was measured holds for
 them; without a mailbox they report to nobody. A shell, a cluster and the user's patience are not its business.
 """
 
@@ -12,16 +12,18 @@ from collections.abc import Callable
 from sweep.core import verl_keys as keys
 from sweep.core.overrides import Overrides
 from sweep.core.trial import Trial
-from sweep.engines.verl.environment import offline_variables
+from sweep.engines.verl.environment import cpu_engine, gpu_engine, inspect, offline_variables
 from sweep.engines.verl.settings import (
     ENDLESS_EPOCHS,
     TRAINER_MODE,
     EngineSettings,
     cpus_of,
     gpus_of,
+    gpus_per_node,
     seeds,
     worker_variables,
 )
+from sweep.engines.verl.warm_table import CPU_ROLLOUT
 
 SAVE_STEPS = 1000
 """Steps between checkpoints. Source: S0 section 4.3."""
@@ -32,7 +34,7 @@ KEPT_CHECKPOINTS = 3
 
 def best_command(
     trial: Trial,
-    settings: EngineSettings,
+    settings: EngineSettings | None = None,
     *,
     locate: Callable[[Overrides], Overrides] = lambda overrides: overrides,
     name: str = "best",
@@ -40,13 +42,21 @@ def best_command(
     """The command line, one argument a line, quoted for a POSIX shell; environment variables come first.
 
     Runs the whole schedule from its first step, saves as it goes and resumes where it was if it is started again.
+    Without `settings` it is meant for this machine: for its GPUs if the trial names a rollout, else for its CPU.
     """
+    settings = settings or _settings_here(trial)
     overrides = locate(_long_run(trial, settings, name))
     variables = {**offline_variables(str(overrides.get("actor_rollout_ref.model.path", ""))), **settings.variables}
     words = [f"{key}={value}" for key, value in sorted(variables.items())]
     words += ["python3 -m verl.trainer.main_ppo"]
     lines = [*words, *(shlex.quote(a) for a in (*overrides.command_line(), *worker_variables(variables)))]
     return " \\\n  ".join(lines)
+
+
+def _settings_here(trial: Trial) -> EngineSettings:
+    if trial.overrides.get("actor_rollout_ref.rollout.name") in (None, CPU_ROLLOUT):
+        return cpu_engine()
+    return gpu_engine(inspect(), gpus_per_node=gpus_per_node(trial))
 
 
 def _long_run(trial: Trial, settings: EngineSettings, name: str) -> Overrides:

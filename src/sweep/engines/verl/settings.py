@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from sweep.core import verl_keys as keys
 from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.trial import Trial
+from sweep.engines.verl.warm_table import CPU_ROLLOUT
 
 TRAINER_MODE = "sweep"
 """Name under which our trainer registers with verl."""
@@ -46,7 +47,7 @@ def cpu_settings() -> Overrides:
     return Overrides.of(
         {
             "trainer.device": "cpu",
-            "actor_rollout_ref.rollout.name": "cpu_transformers",
+            "actor_rollout_ref.rollout.name": CPU_ROLLOUT,
             keys.TENSOR_PARALLEL: 1,
             "actor_rollout_ref.rollout.agent.num_workers": 1,
             "reward.num_workers": 1,
@@ -101,7 +102,7 @@ LEAST_CPUS = 10
 
 def gpus_of(trial: Trial) -> int:
     """GPUs (on the CPU: logical ones) that the trial's verl reserves."""
-    return _gpus_per_node(trial) * _whole(trial, keys.NODES)
+    return gpus_per_node(trial) * _whole(trial, keys.NODES)
 
 
 def cpus_of(trial: Trial, settings: EngineSettings) -> int:
@@ -111,7 +112,8 @@ def cpus_of(trial: Trial, settings: EngineSettings) -> int:
     return needed if settings.on_cpu else max(needed, LEAST_CPUS)
 
 
-def _gpus_per_node(trial: Trial) -> int:
+def gpus_per_node(trial: Trial) -> int:
+    """GPUs that the trial's verl reserves on each node."""
     return _whole(trial, keys.GPUS_PER_NODE)
 
 
