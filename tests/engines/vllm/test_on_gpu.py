@@ -1,0 +1,96 @@
+"""Real vLLM on a real GPU: the pressure check and the probe. Skips aloud elsewhere.
+
+`SWEEP_GPU_MODEL` names a model's folder; without it the generated tiny model is used.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweep.adapters import nvml_probe
+from sweep.adapters.gpu_reading import NvmlReader
+from sweep.core.failure import FailureClass
+from sweep.engines.vllm.probe import Probed, ProbeFailed, ProbePoint, ProbeSettings, probe
+from sweep.engines.vllm.workload import Workload
+from tests.engines.vllm.test_server import doctor
+
+pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.timeout(900)]
+
+IDLE_GIB = 2.0
+"""Memory that an idle GPU may hold."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def gpu() -> nvml_probe.Device:
+    reading = nvml_probe.read()
+    if not reading.devices:
+        pytest.skip(f"no GPU: {reading.problem}")
+    if importlib.util.find_spec("vllm") is None:
+        pytest.skip("vllm is not installed")
+    return reading.devices[0]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    given = os.environ.get("SWEEP_GPU_MODEL")
+    if given:
+        return Path(given)
+    from sweep.tasks.tiny_model import make
+
+    return make(tmp_path_factory.mktemp("assets"))
+
+
+def used_gib() -> float:
+    return nvml_probe.read().devices[0].used_gib
+
+
+def test_the_pressure_check_passes_with_room_and_gives_the_memory_back(model: Path) -> None:
+    before = used_gib()
+    arguments = [f"model={model}", "--gpu-memory-utilization", "0.3", "--max-num-seqs", "64", "--json"]
+    done = subprocess.run([sys.executable, "-m", "sweep.pressure", *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    (check,) = found["checks"]
+    assert (check["most_at_once"], check["complete"]) == (10, check["sent"])
+    assert check["lowest_free_gib"] > 5 and check["tokens_per_s"] > 100
+    assert used_gib() < before + IDLE_GIB
+
+
+def test_the_pressure_check_fails_where_nearly_all_memory_is_taken(model: Path, gpu: nvml_probe.Device) -> None:
+    share = str(round(1 - 4.0 / gpu.total_gib, 3))  # 4 GiB stay free, and five are wanted
+    arguments = [f"model={model}", "--gpu-memory-utilization", share, "--max-num-seqs", "64", "--json"]
+    done = subprocess.run([sys.executable, "-m", "sweep.pressure", *arguments], capture_output=True, text=True)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert json.loads(done.stdout)["verdict"] in ("LOW_MEMORY", "OUT_OF_MEMORY", "DOES_NOT_START")
+
+
+def test_the_probe_measures_a_point_and_gives_the_memory_back(model: Path, tmp_path: Path) -> None:
+    before = used_gib()
+    settings = ProbeSettings(str(model), Workload(64, 64, 64), rounds=2, warmup_rounds=1)
+    found = probe(ProbePoint(2048, 64, 0.3), settings, doctor, tmp_path / "console")
+    assert isinstance(found, Probed), found
+    assert found.tokens_per_s > 100 and found.kv_cache_tokens > 64 * 128
+    assert found.peak_reserved_gib and found.free_gib and found.free_gib > 5
+    assert used_gib() < before + IDLE_GIB
+
+
+def test_a_point_that_does_not_fit_is_a_classed_failure(model: Path, tmp_path: Path) -> None:
+    settings = ProbeSettings(str(model), Workload(4, 16, 8), rounds=1, warmup_rounds=1, enforce_eager=True)
+    found = probe(ProbePoint(2048, 64, 0.001), settings, doctor, tmp_path / "console")
+    assert isinstance(found, ProbeFailed), found
+    assert found.failure.failure_class in (FailureClass.INFEASIBLE_CONFIG, FailureClass.OOM_GPU)
+
+
+def test_nvml_reports_what_the_watch_records() -> None:
+    reader = NvmlReader()
+    first, *_ = reader()
+    reader.close()
+    assert first.total_gib and first.free_gib and first.uuid and first.utilisation_pct is not None
+    assert first.power_watts and first.link.generation and reader.problem == ""
