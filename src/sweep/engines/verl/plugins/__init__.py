@@ -17,6 +17,7 @@ EXTENSIONS = {
     "verl.trainer.ppo.v1.trainer_sync": "trainer",
     "verl.utils.model": "value_head_hook",
     "verl.workers.engine.fsdp.transformer_impl": "adaptive_clip_hook",
+    "verl.workers.rollout.router": "router_hook",
 }
 """verl's module to ours that is imported after it, on every platform."""
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 DECAY_PER_STEP = 0.999
 FLOOR = 0.1
 
+SETTING = "sweep_clip"
+"""Attribute of a training engine: (decay, floor), or None to clip as verl does."""
+
 
 def max_norm(start: float, step: int, decay: float = DECAY_PER_STEP, floor: float = FLOOR) -> float:
     """The threshold at a training step, counted from 0: `start` times the larger of decay^step and the floor."""

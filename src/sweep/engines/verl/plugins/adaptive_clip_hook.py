@@ -10,10 +10,7 @@ from typing import Any
 
 from verl.workers.engine.fsdp import transformer_impl
 
-from sweep.engines.verl.plugins.adaptive_clip import max_norm
-
-SETTING = "sweep_clip"
-"""Attribute of an engine: (decay, floor), or None."""
+from sweep.engines.verl.plugins.adaptive_clip import SETTING, max_norm
 
 _own_step = transformer_impl.FSDPEngine.optimizer_step
 

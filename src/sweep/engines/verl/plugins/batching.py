@@ -75,15 +75,15 @@ class Batcher:
         counts, self.counts = self.counts, Counts()
         return counts
 
-    @torch.inference_mode()
     def step(self) -> list[Request]:
         """One iteration; returns the requests that it completed."""
         admitted = self._admit()
         scheduled = len(self._running) + sum(len(r.prompt) for r in admitted)
-        if self._running:
-            self._decode()
-        if admitted:
-            self._read_prompts(admitted)
+        with torch.inference_mode():
+            if self._running:
+                self._decode()
+            if admitted:
+                self._read_prompts(admitted)
         self.counts.iterations += 1
         self.counts.most_running = max(self.counts.most_running, len(self._running))
         self.counts.most_tokens = max(self.counts.most_tokens, min(scheduled, self.max_num_batched_tokens))

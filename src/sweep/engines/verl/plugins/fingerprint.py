@@ -19,7 +19,6 @@ _PERIOD = 65_521
 Fingerprint = tuple[int, int]
 
 
-@torch.no_grad()
 def fingerprint(tensor: torch.Tensor) -> Fingerprint:
     """(sum of the bits, sum of the bits times position), each modulo 2^64."""
     bits = tensor.detach().contiguous().view(-1).view(_INTEGERS[tensor.element_size()])

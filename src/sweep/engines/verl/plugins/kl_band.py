@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 LOW_KL_NATS = 0.04
 HIGH_KL_NATS = 0.18
@@ -39,8 +40,8 @@ class KlBandSettings:
         Raises:
             ValueError: if the band is empty, a factor points the wrong way or the interval is not positive.
         """
-        given = {f.name: type(f.default)(section[f.name]) for f in fields(cls) if section.get(f.name) is not None}
-        settings = cls(**given)  # type: ignore[arg-type]
+        given: dict[str, Any] = {f.name: section[f.name] for f in fields(cls) if section.get(f.name) is not None}
+        settings = cls(**given)
         settings.check()
         return settings
 

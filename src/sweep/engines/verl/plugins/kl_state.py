@@ -16,7 +16,7 @@ def _file(trainer: Any) -> Path:
 def save(trainer: Any) -> None:
     """Beside verl's checkpoint of this step lies the controller's state, if it has one."""
     controller = getattr(trainer, "kl_ctrl_in_reward", None)
-    if hasattr(controller, "state_dict"):
+    if controller is not None and hasattr(controller, "state_dict"):
         _file(trainer).write_text(json.dumps(controller.state_dict()))
 
 
@@ -24,5 +24,5 @@ def load(trainer: Any) -> None:
     """The controller is as it was saved, if the run resumed from a checkpoint that has it."""
     controller = getattr(trainer, "kl_ctrl_in_reward", None)
     file = _file(trainer)
-    if trainer.global_steps and hasattr(controller, "load_state_dict") and file.exists():
+    if trainer.global_steps and controller is not None and hasattr(controller, "load_state_dict") and file.exists():
         controller.load_state_dict(json.loads(file.read_text()))

@@ -80,4 +80,3 @@ def plain_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
         except (TypeError, ValueError):
             continue
     return numbers
-

@@ -56,7 +56,6 @@ def _shard(module: nn.Module) -> None:
             part._handle.reshard(True)
 
 
-@torch.no_grad()
 def take_snapshot(worker: Any) -> None:
     """Keeps a copy of the trained roles' weights in host memory, once in a runtime's life."""
     for role, part in roles(worker).items():
@@ -65,12 +64,12 @@ def take_snapshot(worker: Any) -> None:
             setattr(part.engine, _SNAPSHOT, copies)
 
 
-@torch.no_grad()
 def restore_weights(worker: Any, role: str) -> None:
     """The role's weights are the snapshot's, bit for bit, in the memory where they were; gradients are gone."""
     engine = roles(worker)[role].engine
-    for (_, tensor), start in zip(stored_tensors(engine.module), getattr(engine, _SNAPSHOT), strict=True):
-        tensor.copy_(start)
+    with torch.no_grad():
+        for (_, tensor), start in zip(stored_tensors(engine.module), getattr(engine, _SNAPSHOT), strict=True):
+            tensor.copy_(start)
     for parameter in engine.module.parameters():
         parameter.grad = None
 

@@ -19,14 +19,24 @@ from verl.trainer.ppo.v1 import trainer_base
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-from sweep.engines.verl.plugins import kl_state, schedule, serving, step_metrics, vllm_reseed_call, workers
+from sweep.engines.verl.plugins import (
+    data_sets,
+    kl_state,
+    local_rewards,
+    schedule,
+    serving,
+    step_metrics,
+    vllm_reseed_call,
+)
 from sweep.engines.verl.plugins.mailbox import NoMailbox, open_mailbox
 from sweep.engines.verl.plugins.ordering import RunningIds, in_data_order
 from sweep.engines.verl.plugins.plugin_settings import PluginSettings
 from sweep.engines.verl.plugins.polling import make_prompt
+from sweep.engines.verl.plugins.process_seeds import seed_process
 from sweep.engines.verl.plugins.running_trial import RunningTrial
 from sweep.engines.verl.plugins.trial_config import flattened
 from sweep.engines.verl.plugins.trial_reset import TrialReset
+from sweep.engines.verl.plugins.workers import TrialStart, start_trial
 from sweep.engines.verl.warm_table import CPU_ROLLOUT
 
 TRAINER_MODE = "sweep"
@@ -81,10 +91,10 @@ class SweepTrainer(PPOTrainerSync):  # type: ignore[misc]
     def start_processes(self) -> None:
         """Seeds every process and gives workers and rollout what the plug-ins need, new process or not."""
         self.ids.restart()
-        workers.seed_process(self.seed)
+        seed_process(self.seed)
         fresh = self.global_steps == 0
-        start = workers.TrialStart(self.seed, self.settings.value_head_seed, self.settings.clip, fresh)
-        self.call_workers(workers.start_trial, start)
+        start = TrialStart(self.seed, self.settings.value_head_seed, self.settings.clip, fresh)
+        self.call_workers(start_trial, start)
         self.agent_loop_manager.start_trial(self.seed, {})
         vllm_reseed_call.reseed(self)
 
@@ -99,7 +109,7 @@ class SweepTrainer(PPOTrainerSync):  # type: ignore[misc]
             model_config=config.actor_rollout_ref.model
         )
         self.global_steps = self.local_trigger_step = self._restored_tq_prompt_count = 0
-        self._pending_sync_metrics = {}
+        self._pending_sync_metrics: dict[str, float] = {}
         self._dump_executor.shutdown(wait=True)
         self._init_dump_executor()
 
@@ -126,8 +136,12 @@ class SweepTrainer(PPOTrainerSync):  # type: ignore[misc]
         buffer = super()._build_replay_buffer()
         return make_prompt(buffer, self.settings.poll_seconds, lambda: self.agent_loop_manager.wait_until_idle())
 
+    def get_reward_handles(self) -> Any:
+        return local_rewards.handles(self.config, super().get_reward_handles())
+
     def _init_dataloader(self) -> None:
-        super()._init_dataloader()
+        with data_sets.kept(self):
+            super()._init_dataloader()
         schedule.set_length(self.config, self.settings.schedule_steps)
 
     def prepare_step(self) -> Any:

@@ -24,7 +24,6 @@ def fresh_names(module: nn.Module) -> tuple[str, ...]:
     return tuple(getattr(getattr(module, "_fsdp_wrapped_module", module), FRESH_PARAMETERS, ()))
 
 
-@torch.no_grad()
 def redraw(engine: Any, seed: int) -> tuple[str, ...]:
     """Draws the engine's fresh parameters anew; returns the names of the stored tensors that changed with them.
 
@@ -37,7 +36,8 @@ def redraw(engine: Any, seed: int) -> tuple[str, ...]:
     parked = next(engine.module.parameters()).device.type
     if engine.is_param_offload_enabled:
         engine.to(device=_computing_device(), model=True, optimizer=False, grad=False)
-    changed = _redraw_flat(engine.module, names, seed) if _is_fsdp1(engine.module) else _redraw(engine.module, names, seed)
+    with torch.no_grad():
+        changed = (_redraw_flat if _is_fsdp1(engine.module) else _redraw)(engine.module, names, seed)
     if engine.is_param_offload_enabled:
         engine.to(device=parked, model=True, optimizer=False, grad=False)
     return changed

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
 
-from sweep.engines.verl.plugins.workers import seed_process
+from sweep.engines.verl.plugins.process_seeds import seed_process
 
 
 class ReseedingWorkerExtension(vLLMColocateWorkerExtension):  # type: ignore[misc]

@@ -5,15 +5,11 @@ verl puts all roles of one device into one Ray actor; `roles` finds them there.
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import torch
-
-from sweep.engines.verl.plugins.adaptive_clip_hook import SETTING as CLIP_SETTING
-from sweep.engines.verl.plugins.sampling import request_seed
+from sweep.engines.verl.plugins.adaptive_clip import SETTING as CLIP_SETTING
+from sweep.engines.verl.plugins.process_seeds import seed_process
 from sweep.engines.verl.plugins.value_head import redraw
 
 ACTOR, CRITIC, REFERENCE = "actor", "critic", "reference"
@@ -52,10 +48,3 @@ def start_trial(worker: Any, start: TrialStart) -> None:
         setattr(training_worker.engine, CLIP_SETTING, start.clip)
         if role == CRITIC and start.fresh_weights and start.value_head_seed is not None:
             redraw(training_worker.engine, start.value_head_seed)
-
-
-def seed_process(seed: int) -> None:
-    """Every global random generator of this process starts from the seed."""
-    random.seed(request_seed("python", seed))
-    np.random.seed(request_seed("numpy", seed) % 2**32)
-    torch.manual_seed(request_seed("torch", seed))
