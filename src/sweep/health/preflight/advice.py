@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sweep.core.lattice import valid_mini_batches
 from sweep.health.preflight import keys
-from sweep.health.preflight.batches import roles
+from sweep.health.preflight.batches import fitting_micro_batches, roles
 from sweep.health.preflight.facts import Facts
 from sweep.health.preflight.finding import PreflightFinding, info
 from sweep.health.preflight.memory import GIB, ROLLOUT_BYTES
@@ -21,7 +20,6 @@ from sweep.health.preflight.settings import (
     needs_reference,
     number,
     sequence_tokens,
-    text,
     uses_megatron,
     whole,
 )
@@ -143,7 +141,7 @@ def _density(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
     actor = next((role for role in roles(config) if role.name == "actor"), None)
     if actor is not None and actor.micro:
         share = actor.mini * layout(config).rollout_n // actor.ranks
-        larger = [size for size in valid_mini_batches(share) if size > actor.micro] if share else []
+        larger = [size for size in fitting_micro_batches(share) if size > actor.micro]
         if larger:
             yield info(
                 "ADVISE_MICRO",
@@ -165,7 +163,7 @@ def _density(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
                 keys=(key,),
                 source="S1 section 2.3",
             )
-    if text(config, keys.DATA_SEED) is None and keys.DATA_SEED in config and config[keys.DATA_SEED] is None:
+    if keys.DATA_SEED in config and config[keys.DATA_SEED] is None:
         yield info(
             "DATA_SEED_NULL",
             f"{keys.DATA_SEED} is null",

@@ -10,13 +10,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sweep.core.lattice import mini_batch_unit, nearest_multiple, valid_mini_batches
+from sweep.core.lattice import mini_batch_unit, nearest_multiple
 from sweep.health.preflight import keys
 from sweep.health.preflight.facts import Facts
 from sweep.health.preflight.finding import PreflightFinding, error, warn
 from sweep.health.preflight.settings import Config, flag, layout, needs_critic, uses_megatron, uses_v1, whole
 
 ENGINE = "verl workers/engine_workers.py, workers/engine/utils.py"
+MICRO_MOST = 1024
+"""Largest micro-batch that is proposed."""
+
 NORMALISATION = "verl-project/verl#405, PR #382, PR #833"
 
 
@@ -56,6 +59,11 @@ def roles(config: Config) -> Iterator[Role]:
         micro = None if flag(config, keys.CRITIC_DYNAMIC) else whole(config, keys.CRITIC_MICRO)
         counts = not uses_v1(config)
         yield Role("critic", keys.CRITIC_MINI, keys.CRITIC_MICRO, place.critic_data_parallel, mini, micro, counts)
+
+
+def fitting_micro_batches(rows: int) -> list[int]:
+    """Micro-batch sizes that divide so many rows, rising, up to the largest that is of practical use."""
+    return [size for size in range(1, min(rows, MICRO_MOST) + 1) if rows % size == 0]
 
 
 def _mini_against_train(role: Role, train: int, v1: bool) -> Iterator[PreflightFinding]:
@@ -129,7 +137,7 @@ def _micro_against_share(
     if not role.micro_counts:
         make, effect = (warn, "the V1 trainer ignores this key and cuts by tokens; the older trainer would fail")
     mini_unit = mini_batch_unit(data_parallel=role.ranks, micro_batch_per_gpu=micro, rollout_n=rollout_n)
-    fits = valid_mini_batches(share)
+    fits = fitting_micro_batches(share)
     yield make(
         "MICRO_GT_NORMALISED_MINI" if micro > share else "MICRO_NOT_DIVIDING_MINI",
         f"{role.micro_key} {micro} does not fit the {share} rows that one rank has of a mini-batch",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from sweep.health.preflight import keys
+from sweep.health.preflight.batches import roles
 from sweep.health.preflight.facts import Facts
 from sweep.health.preflight.finding import PreflightFinding, error, info, warn
 from sweep.health.preflight.settings import Config, flag, text, texts, whole
@@ -91,7 +93,7 @@ def _rows(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
             f"{keys.TRAIN_BATCH} is {train}, the training data has {known} rows"
             + (" after its filter" if facts.rows_after_filter is not None else ""),
             "verl drops the incomplete last batch, so not one is left",
-            nearest=(f"{keys.TRAIN_BATCH}={known}",) if known else (),
+            nearest=_largest_batch(config, known),
             keys=(keys.TRAIN_BATCH, keys.TRAIN_FILES, keys.FILTER_PROMPTS),
             source="LeapLabTHU/Absolute-Zero-Reasoner#14",
             computed=computed,
@@ -116,6 +118,13 @@ def _rows(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
             source="verl trainer/ppo/v1/trainer_base.py",
             computed=computed | {"dropped_share": round(dropped / known, 4)},
         )
+
+
+def _largest_batch(config: Config, rows: int) -> tuple[str, ...]:
+    """The largest train batch that the rows fill and every mini-batch divides; else the rows themselves."""
+    step = math.lcm(*(max(1, role.mini) for role in roles(config)))
+    largest = rows // step * step or rows
+    return (f"{keys.TRAIN_BATCH}={largest}",) if largest else ()
 
 
 def _columns(config: Config, facts: Facts) -> Iterator[PreflightFinding]:

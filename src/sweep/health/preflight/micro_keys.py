@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sweep.core.lattice import nearest_multiple
 from sweep.health.preflight import keys
-from sweep.health.preflight.batches import roles
+from sweep.health.preflight.batches import fitting_micro_batches, roles
 from sweep.health.preflight.facts import Facts
 from sweep.health.preflight.finding import PreflightFinding, error
 from sweep.health.preflight.settings import (
@@ -111,7 +111,7 @@ def _log_prob_divides(config: Config, pair: Pair) -> Iterator[PreflightFinding]:
     share = rows // place.data_parallel
     if share % micro == 0:
         return
-    fitting = max(size for size in range(1, micro + 1) if share % size == 0)
+    fitting = max(size for size in fitting_micro_batches(share) if size <= micro)
     unit = micro * place.data_parallel // math.gcd(micro * place.data_parallel, place.rollout_n)
     yield error(
         "LOG_PROB_MICRO_NOT_DIVIDING",

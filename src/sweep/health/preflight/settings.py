@@ -14,16 +14,21 @@ from sweep.health.preflight import keys
 
 Config: TypeAlias = Mapping[str, object]
 
+LARGEST = 2**31
+"""Largest size or count that is taken seriously."""
+
+MOST_GPUS = 2**20
+
 MISSING = "???"
 """How a composed configuration spells a mandatory value that was not given (OmegaConf)."""
 
 
 def whole(config: Config, key: str) -> int | None:
-    """The value as a whole number."""
+    """The value as a whole number; one that no size or count can have is none."""
     value = config.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
-    return int(value) if value == int(value) else None
+    return int(value) if value == int(value) and abs(value) <= LARGEST else None
 
 
 def number(config: Config, key: str) -> float | None:
@@ -83,10 +88,10 @@ def layout(config: Config) -> Layout:
     The actor's deprecated Ulysses key still overrides the live one when it is above 1; the critic's is not read.
     Source: verl workers/config/actor.py, workers/config/critic.py.
     """
-    per_node, nodes = whole(config, keys.GPUS_PER_NODE), whole(config, keys.NODES)
+    per_node, nodes = whole(config, keys.GPUS_PER_NODE) or 0, whole(config, keys.NODES) or 0
     old = whole(config, keys.ACTOR_ULYSSES_OLD) or 1
     return Layout(
-        gpus=per_node * nodes if per_node and nodes and per_node > 0 and nodes > 0 else None,
+        gpus=per_node * nodes if per_node > 0 and nodes > 0 and per_node * nodes <= MOST_GPUS else None,
         sequence_parallel=max(1, old if old > 1 else whole(config, keys.ACTOR_ULYSSES) or 1),
         critic_sequence_parallel=max(1, whole(config, keys.CRITIC_ULYSSES) or 1),
         rollout_n=max(1, whole(config, keys.ROLLOUT_N) or 1),
