@@ -1,8 +1,8 @@
 """Writes a console log of a gigabyte as verl under Ray writes it, diagnoses it, and prints time and memory.
 
 The log is the hard kind: one metric line in five lines, each of 110 metrics, colour codes and process prefixes, one in
-ten wrapped, progress bars, workers that talk in between. The last line is JSON:
-{"bytes":..., "lines":..., "steps":..., "write_seconds":..., "diagnose_seconds":..., "cpu_seconds":..., "peak_mib":..., "verdict":...}.
+ten wrapped, progress bars, workers that talk in between. The last line is JSON with bytes, lines, steps, seconds of
+writing and of the diagnosis, its CPU seconds and peak MiB, and the verdict.
 
 Usage: python benchmarks/diagnose_large_log.py [--gib 1.0] [--dense] [--keep PATH]
 `--dense` leaves out all noise: the same size then holds about four times the values.

@@ -94,7 +94,7 @@ def test_a_reward_that_ends_under_its_start_is_critical_and_one_that_lost_its_ga
 
 def test_a_pulse_and_a_recovered_dip_are_no_drop() -> None:
     assert Code.REWARD_DROP not in codes(told({SCORE: line(0.3, 0.6, 200) + [0.1] * 5 + line(0.5, 0.7, 100)}))
-    assert Code.REWARD_DROP not in codes(told({SCORE: line(0.3, 0.6, 100) + [0.0]}))
+    assert Code.REWARD_DROP not in codes(told({SCORE: [*line(0.3, 0.6, 100), 0.0]}))
 
 
 @pytest.mark.parametrize(("end", "drop"), [(0.37, False), (0.34, True)])

@@ -87,6 +87,7 @@ class ConsoleReader:
 
     def _hold(self, process: _Process, text: str) -> None:
         process.open_line = text
+        process.last_seen = self._line_number
         process.patience = self._line_number + PATIENCE_LINES
         self._waiting = PATIENCE_LINES
         self._broken_off = not complete(text)
@@ -110,7 +111,6 @@ class ConsoleReader:
             return
         row = self._layouts.read(process.open_line)
         process.open_line = ""
-        process.last_seen = self._line_number
         if row is None:
             process.cut_lines += 1
             return

@@ -18,6 +18,9 @@ from sweep.health.readers.logged_run import LoggedRun
 LARGEST_FLOAT = 1.7976931348623157e308
 """What MLflow's stores put for infinity. Source: mlflow store/tracking/sqlalchemy_store.py."""
 
+SQLITE = "sqlite:///"
+"""How an address of a database file begins."""
+
 LISTED_RUNS = 10
 """Runs that an error names."""
 
@@ -72,7 +75,9 @@ def read_tracking(uri: str, run: str | None) -> LoggedRun:
     """
     from mlflow.exceptions import MlflowException
     from mlflow.tracking import MlflowClient
+    from sqlalchemy.exc import SQLAlchemyError
 
+    _require_database(uri)
     try:
         client = MlflowClient(tracking_uri=uri)
         found = client.get_run(_choose(run, _runs(client), uri))
@@ -83,10 +88,17 @@ def read_tracking(uri: str, run: str | None) -> LoggedRun:
         ]
     except ConfigError:
         raise
-    except (MlflowException, OSError, ValueError) as error:
+    except (MlflowException, SQLAlchemyError, OSError, ValueError) as error:
         raise ConfigError(f"cannot read runs from {uri}: {str(error).splitlines()[0][:300]}") from error
     config = {_dotted(key): value for key, value in found.data.params.items()}
     return _logged(found.info.run_name or found.info.run_id, points, config)
+
+
+def _require_database(uri: str) -> None:
+    """Returns only if a database file that is named exists: a client would create it."""
+    path = uri.split("?")[0].removeprefix(SQLITE)
+    if uri.startswith(SQLITE) and not Path(path).is_file():
+        raise ConfigError(f"cannot read runs from {uri}: there is no file {path}")
 
 
 def _runs(client: Any) -> dict[str, str]:

@@ -55,7 +55,7 @@ def parse(line: str) -> StepRow | None:
 
 def _pair(part: str) -> tuple[str, float, str]:
     """Name, number and printed number of a pair; an empty name if it is none."""
-    for split in (part.rpartition, part.partition):
+    for split in (part.partition, part.rpartition):
         name, _, text = split(":")
         value = value_of(text)
         if value is not None and _NAME.match(name.strip()):
@@ -64,11 +64,17 @@ def _pair(part: str) -> tuple[str, float, str]:
 
 
 def value_of(text: str) -> float | None:
-    """The number a value was printed as; None if there is none, or if it was cut inside its brackets."""
+    """The number a value was printed as; None if there is none, or if it was cut inside its brackets.
+
+    A progress bar may follow on the same line; what goes on like a name (`1/acc`) is no number.
+    """
     found = _VALUE.match(text.strip())
-    if found is None or (found.start(1) > 0 and not found.string[found.end() :].startswith((")", ","))):
+    if found is None:
         return None
-    return float(found[1])
+    rest = found.string[found.end() :]
+    wrapped = found.start(1) > 0
+    bad = not rest.startswith((")", ",")) if wrapped else rest.startswith(tuple("/@:_."))
+    return None if bad else float(found[1])
 
 
 def complete(line: str) -> bool:
