@@ -117,6 +117,18 @@ def test_two_slots_run_two_trials_at_once_and_room_says_so() -> None:
     assert fleet.room() == 2
 
 
+def test_the_runtime_that_serves_a_trial_has_a_name_while_it_does() -> None:
+    engine = ScriptedEngine(FakeClock(), slots=2)
+    fleet = fleet_of(engine)
+    one, other, waiting = trial(seed=1), trial(seed=2), trial(seed=3)
+    for each in (one, other, waiting):
+        fleet.submit(each)
+    fleet.wait(0.0)
+    assert [fleet.runtime_of(t.id) for t in (one, other, waiting)] == ["runtime-0", "runtime-1", ""]
+    run(fleet)
+    assert fleet.runtime_of(one.id) == ""
+
+
 def test_two_slots_are_faster_than_one() -> None:
     seconds = []
     for slots in (1, 2):

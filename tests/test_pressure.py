@@ -22,6 +22,12 @@ __all__ = ["fake_vllm", "model"]
 QUICK = ["--cpu", "--seconds", "1.2", "--prompt-tokens", "8", "--start-seconds", "60"]
 
 
+@pytest.fixture(autouse=True)
+def consoles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Consoles of servers that failed stay behind; here they go with the test."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
 def options(*arguments: str) -> object:
     from sweep.pressure import _parser
 

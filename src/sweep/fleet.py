@@ -98,6 +98,10 @@ class Fleet:
         """How many more trials could start at once if they were submitted now."""
         return max(0, self._engine.slots - len(self._queue) - len(self._busy()))
 
+    def runtime_of(self, trial_id: str) -> str:
+        """Name of the runtime that serves the trial now, empty if none does; another thread may ask."""
+        return next((s.runtime.name for s in self._busy() if s.run is not None and s.run.trial.id == trial_id), "")
+
     def wait(self, seconds: float) -> list[FleetEvent]:
         """The next events, waiting at most about so long for the first; empty at once if there is no trial."""
         until = self._clock() + seconds

@@ -114,7 +114,7 @@ def _of_gpu(gpu: int, free_gib: Sequence[float], limits: PressureLimits) -> Judg
         )
     else:
         verdict = Verdict.PASSES
-        reason = f"at least {lowest:.2f} GiB stayed free on every GPU, wanted {limits.free_gib:g}"
+        reason = f"at least {lowest:.2f} GiB stayed free, wanted {limits.free_gib:g}"
     return Judgement(verdict, reason, lowest, width, gpu)
 
 

@@ -104,8 +104,9 @@ class PressureReport:
         }
 
     def as_text(self) -> str:
-        """For people: a line a load, the verdict last."""
-        lines = [f"vLLM started in {self.startup_seconds:.0f} s"] if self.startup_seconds is not None else []
+        """For people: the devices, a line a load, the verdict last."""
+        lines = list(self.devices)
+        lines += [f"vLLM started in {self.startup_seconds:.0f} s"] if self.startup_seconds is not None else []
         lines += [
             f"{c.answers.complete} of {c.answers.sent} requests answered, {c.answers.most_at_once} at once, "
             f"{c.load.max_tokens} tokens each: {c.answers.tokens_per_s:,.0f} token/s"
