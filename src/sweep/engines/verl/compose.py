@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -150,16 +151,31 @@ def _schema(groups: tuple[str, ...]) -> Mapping[str, object]:
 
 def _flat(lines: tuple[str, ...]) -> Mapping[str, object]:
     from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    with _HYDRA, initialize_config_dir(str(config_folder()), version_base=None):
+    with _verls_hydra():
         try:
             tree = hydra_compose(ROOT_CONFIG, overrides=list(lines))
         except (HydraException, OmegaConfBaseException) as problem:
             raise ConfigError(f"verl's configuration does not compose: {_one_line(problem)}") from problem
         return dict(_leaves(tree, ""))
+
+
+@contextmanager
+def _verls_hydra() -> Iterator[None]:
+    """Hydra looking at verl's files; whatever it looked at before is put back."""
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    with _HYDRA:
+        outer = GlobalHydra.instance().hydra
+        GlobalHydra.instance().clear()
+        try:
+            with initialize_config_dir(str(config_folder()), version_base=None):
+                yield
+        finally:
+            GlobalHydra.instance().hydra = outer
 
 
 def _leaves(node: Any, prefix: str) -> Iterator[tuple[str, object]]:

@@ -1,0 +1,84 @@
+"""`python -m sweep.preflight` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from sweep.preflight import main
+
+FINE = [
+    "actor_rollout_ref.rollout.name=vllm",
+    "trainer.n_gpus_per_node=1",
+    "actor_rollout_ref.rollout.tensor_model_parallel_size=1",
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=8",
+    "critic.ppo_micro_batch_size_per_gpu=4",
+    "trainer.logger=[console]",
+]
+
+
+def test_a_sound_configuration_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FINE, "--no-verl"]) == 0
+    assert "0 errors, 0 warnings" in capsys.readouterr().out
+
+
+def test_an_error_exits_with_2_and_names_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FINE, "data.train_batch_size=64", "--no-verl"]) == 2
+    said = capsys.readouterr().out
+    assert "TRAIN_LT_MINI" in said and "try: data.train_batch_size=256" in said
+
+
+def test_options_may_stand_between_overrides(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FINE, "--no-verl", "--cpus", "8", "trainer.nnodes=1", "--quiet"]) == 2
+    assert "CPUS_SHORT" in capsys.readouterr().out
+
+
+def test_json_holds_verdict_and_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    main([*FINE, "algorithm.kl_ctrl.kl_coef=0.002", "--json", "--no-verl"])
+    said = json.loads(capsys.readouterr().out)
+    assert said["verdict"] == "error"
+    assert said["findings"][0]["code"] == "KL_COEF_WITHOUT_KL"
+
+
+def test_a_swept_key_that_is_dead_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FINE, "--no-verl", "--swept", "actor_rollout_ref.actor.grad_clip"]) == 2
+    assert "DEAD_KEY" in capsys.readouterr().out
+
+
+def test_steps_that_the_epochs_do_not_reach_are_found(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+    rows = tmp_path / "t.jsonl"
+    rows.write_text('{"prompt": "p", "data_source": "openai/gsm8k", "reward_model": {}}\n' * 2048)
+    assert main([*FINE, f"data.train_files={rows}", "--steps", "500", "--no-verl"]) == 2
+    assert "trainer.total_epochs=250" in capsys.readouterr().out
+
+
+def test_remarks_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    main([*FINE, "--no-verl", "--quiet"])
+    assert "INFO" not in capsys.readouterr().out
+
+
+def test_text_that_is_no_override_is_a_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trainer.nnodes=[1", "--no-verl"]) == 2
+    assert "grammar" in capsys.readouterr().err
+
+
+def test_help_answers_without_loading_anything_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['preflight', '--help']\n"
+        "try:\n    import runpy; runpy.run_module('sweep.preflight', run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'hydra', 'verl', 'torch', 'ray', 'omegaconf'} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.stdout.strip().endswith("[]")
+
+
+@pytest.mark.slow
+@pytest.mark.verl
+def test_verls_own_objections_stand_beside_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FINE, "actor_rollout_ref.actor.loss_agg_mode=sum-of-all"]) == 2
+    assert "VERL_REFUSES" in capsys.readouterr().out
