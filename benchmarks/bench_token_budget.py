@@ -1,6 +1,6 @@
 """Does the short probe on vLLM alone rank token budgets as full trials do?
 
-    python benchmarks/bench_token_budget.py model=PATH --campaign runs/NAME --out probe.jsonl
+    python -m benchmarks.bench_token_budget model=PATH --campaign runs/NAME --out probe.jsonl
 
 Probes the points that the campaign's stage `token_budget` tried (or --points, without a campaign) and compares their
 ranking with the trials' rollout throughput. Needs a GPU and vLLM. Each point is appended to --out as it is measured
@@ -17,27 +17,21 @@ import json
 import math
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
-from typing import Any, cast
+from typing import Any
 
-from sweep.core import verl_keys as keys
-from sweep.core.curve import Curve
+from benchmarks.token_budget_trials import STAGE, TrialRate, point_fields, read_trials
 from sweep.core.failure import FailureClass
-from sweep.core.outcome import Finished
-from sweep.core.overrides import Overrides
 from sweep.engines.vllm.environment import require
 from sweep.engines.vllm.probe import Probed, ProbeFailed, ProbePoint, ProbeSettings, probe
 from sweep.engines.vllm.ranking import compare
 from sweep.engines.vllm.workload import Workload
 from sweep.errors import ConfigError, SweepError
 
-STAGE = "token_budget"
-WARMUP_STEPS = 5
 UTILIZATION = 0.4
-VERL_DEFAULTS = {keys.MAX_BATCHED_TOKENS: 8192, keys.MAX_SEQS: 256, keys.MEMORY_UTILIZATION: 0.5}
 LADDER = "2048:64,4096:128,8192:256,16384:512,16384:1024,32768:1896"  # sweeps/token_budget.yaml
 
 
@@ -71,13 +65,13 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     points = list(full) or _points(options)
     print(f"{len(points)} points, workload {settings.workload}", flush=True)
     found = _measure(points, settings, Path(options.out), options.limit_seconds)
-    short = {ProbePoint(**_of_point(r)): r["tokens_per_s"] for r in found if "tokens_per_s" in r}
+    short = {ProbePoint(**point_fields(r)): r["tokens_per_s"] for r in found if "tokens_per_s" in r}
     comparison = compare(short, full)
     return {
         "benchmark": STAGE,
         "model": model,
         "workload": asdict(settings.workload),
-        "points": [{**r, "trial_tokens_per_s": full.get(ProbePoint(**_of_point(r)))} for r in found],
+        "points": [{**r, "trial_tokens_per_s": full.get(ProbePoint(**point_fields(r)))} for r in found],
         "left": len(points) - len(found),
         "compared": comparison.points,
         "spearman": _finite(comparison.spearman),
@@ -88,69 +82,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "probe_seconds": sum(r.get("wall_seconds", 0.0) for r in found),
         "trial_seconds": sum(seconds for _, _, _, seconds in trials),
     }
-
-
-TrialRate = tuple[ProbePoint, float, Mapping[str, float], float]
-"""Point, tokens a second, facts of the workload, and seconds that the trial's steps took."""
-
-
-def read_trials(source: Path, utilization: float) -> list[TrialRate]:
-    """The finished trials of a campaign's folder or of a JSON file.
-
-    Raises:
-        ConfigError: there are none.
-    """
-    found = _trials_of_folder(source) if source.is_dir() else _trials_of_file(source, utilization)
-    if not found:
-        raise ConfigError(f"{source} holds no finished trial of stage {STAGE}; run it with stage={STAGE} first")
-    return found
-
-
-def _trials_of_file(source: Path, utilization: float) -> list[TrialRate]:
-    try:
-        content = json.loads(source.read_text(encoding="utf-8"))
-        return [
-            (
-                ProbePoint(**{"gpu_memory_utilization": utilization, **_of_point(one)}),
-                one["rollout_tokens_per_s"],
-                {},
-                0.0,
-            )
-            for one in content
-        ]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"cannot read trials from {source}: {error}; see --help for what it must hold") from error
-
-
-def _trials_of_folder(folder: Path) -> list[TrialRate]:
-    from sweep.adapters.storage import open_storage
-    from sweep.adapters.trial_attributes import Stored
-
-    storage = open_storage(f"sqlite:///{(folder / 'optuna.db').resolve()}")
-    found = []
-    for study in storage.get_all_studies():
-        if not study.study_name.endswith(f"/{STAGE}"):
-            continue
-        for trial in storage.get_all_trials(study._study_id):
-            stored = Stored.read(trial.user_attrs)
-            if stored is not None and isinstance(stored.record.outcome, Finished):
-                found.append(_rate(stored.record.trial.overrides, stored.record.outcome.curve))
-    return [one for one in found if math.isfinite(one[1])]
-
-
-def _rate(overrides: Overrides, curve: Curve) -> TrialRate:
-    measured = curve.since(WARMUP_STEPS + 1)
-    rates = [v for v in measured.rollout_tokens_per_s if math.isfinite(v)]
-    lengths = [v for v in measured.response_tokens if math.isfinite(v)]
-    budget, seqs, utilization = (cast(Any, overrides.get(key, value)) for key, value in VERL_DEFAULTS.items())
-    point = ProbePoint(budget, seqs, utilization)
-    facts: dict[str, Any] = {
-        "prompts": overrides.get(keys.TRAIN_BATCH, keys.DEFAULTS[keys.TRAIN_BATCH]),
-        "samples": overrides.get(keys.ROLLOUT_N, 1),
-        **({"response_tokens": round(fmean(lengths))} if lengths else {}),
-    }
-    seconds = sum(v for v in curve.step_seconds if math.isfinite(v))
-    return point, fmean(rates) if rates else math.nan, facts, seconds
 
 
 def _mean_rates(trials: Sequence[TrialRate]) -> dict[ProbePoint, float]:
@@ -182,7 +113,7 @@ def _measure(
     known = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] if out.exists() else []
     began, found = time.monotonic(), []
     for point in points:
-        entry = next((k for k in known if k["settings"] == shared and _of_point(k) == asdict(point)), None)
+        entry = next((k for k in known if k["settings"] == shared and point_fields(k) == asdict(point)), None)
         if entry is None:
             if time.monotonic() - began > limit_seconds:
                 break
@@ -204,11 +135,6 @@ def _line(outcome: Probed | ProbeFailed) -> str:
         f"{outcome.preemptions} preemptions, cache {outcome.kv_cache_tokens:,} tokens{free}, "
         f"{outcome.init_seconds:.0f} s to start, {outcome.wall_seconds:.0f} s in all"
     )
-
-
-def _of_point(entry: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization")
-    return {name: entry[name] for name in names if name in entry}
 
 
 def _require_gpu() -> None:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks.bench_token_budget import read_trials
+from benchmarks.token_budget_trials import read_trials
 
 from sweep.adapters.optuna_store import OptunaStore
 from sweep.core import verl_keys as keys

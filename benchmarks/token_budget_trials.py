@@ -1,0 +1,88 @@
+"""What trials of the stage `token_budget` achieved: `read_trials`, from a campaign's folder or a JSON file."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any, cast
+
+from sweep.core import verl_keys as keys
+from sweep.core.curve import Curve
+from sweep.core.outcome import Finished
+from sweep.core.overrides import Overrides
+from sweep.engines.vllm.probe import ProbePoint
+from sweep.errors import ConfigError
+
+STAGE = "token_budget"
+WARMUP_STEPS = 5
+VERL_DEFAULTS = {keys.MAX_BATCHED_TOKENS: 8192, keys.MAX_SEQS: 256, keys.MEMORY_UTILIZATION: 0.5}
+
+TrialRate = tuple[ProbePoint, float, Mapping[str, float], float]
+"""Point, tokens a second, facts of the workload, and seconds that the trial's steps took."""
+
+
+def read_trials(source: Path, utilization: float) -> list[TrialRate]:
+    """The finished trials of a campaign's folder or of a JSON file.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    found = _trials_of_folder(source) if source.is_dir() else _trials_of_file(source, utilization)
+    if not found:
+        raise ConfigError(f"{source} holds no finished trial of stage {STAGE}; run it with stage={STAGE} first")
+    return found
+
+
+def _trials_of_file(source: Path, utilization: float) -> list[TrialRate]:
+    try:
+        content = json.loads(source.read_text(encoding="utf-8"))
+        return [
+            (
+                ProbePoint(**{"gpu_memory_utilization": utilization, **point_fields(one)}),
+                one["rollout_tokens_per_s"],
+                {},
+                0.0,
+            )
+            for one in content
+        ]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"cannot read trials from {source}: {error}; see --help for what it must hold") from error
+
+
+def _trials_of_folder(folder: Path) -> list[TrialRate]:
+    from sweep.adapters.storage import open_storage
+    from sweep.adapters.trial_attributes import Stored
+
+    storage = open_storage(f"sqlite:///{(folder / 'optuna.db').resolve()}")
+    found = []
+    for study in storage.get_all_studies():
+        if not study.study_name.endswith(f"/{STAGE}"):
+            continue
+        for trial in storage.get_all_trials(study._study_id):
+            stored = Stored.read(trial.user_attrs)
+            if stored is not None and isinstance(stored.record.outcome, Finished):
+                found.append(_rate(stored.record.trial.overrides, stored.record.outcome.curve))
+    return [one for one in found if math.isfinite(one[1])]
+
+
+def _rate(overrides: Overrides, curve: Curve) -> TrialRate:
+    measured = curve.since(WARMUP_STEPS + 1)
+    rates = [v for v in measured.rollout_tokens_per_s if math.isfinite(v)]
+    lengths = [v for v in measured.response_tokens if math.isfinite(v)]
+    budget, seqs, utilization = (cast(Any, overrides.get(key, value)) for key, value in VERL_DEFAULTS.items())
+    point = ProbePoint(budget, seqs, utilization)
+    facts: dict[str, Any] = {
+        "prompts": overrides.get(keys.TRAIN_BATCH, keys.DEFAULTS[keys.TRAIN_BATCH]),
+        "samples": overrides.get(keys.ROLLOUT_N, 1),
+        **({"response_tokens": round(fmean(lengths))} if lengths else {}),
+    }
+    seconds = sum(v for v in curve.step_seconds if math.isfinite(v))
+    return point, fmean(rates) if rates else math.nan, facts, seconds
+
+
+def point_fields(entry: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization")
+    return {name: entry[name] for name in names if name in entry}
