@@ -19,12 +19,22 @@ from sweep.fleet import Fleet
 from tests.fakes import FakeClock, Script, ScriptedEngine, flat_metrics
 from tests.fakes_store import Disk, DriverKilled, MemoryStore, RecordingObserver
 
+BASE = (
+    f"{keys.ACTOR_LR}=5e-4",
+    f"{keys.LAM}=0.97",
+    f"{keys.MINI_BATCH}=16",
+    f"{keys.TRAIN_BATCH}=32",
+    f"{keys.ACTOR_MICRO_BATCH}=8",
+    f"{keys.MAX_BATCHED_TOKENS}=512",
+    f"{keys.MAX_SEQS}=8",
+)
 SETTINGS = ("model=tiny", "budget.steps=20", "budget.warmup_steps=2", "stages.kl.budget.trials=3")
 
 
 @cache
-def planned(*overrides: str):
-    return to_plan(compose([*SETTINGS, *overrides]))
+def planned(*overrides: str, verl: tuple[str, ...] = ()):
+    settings = ",".join(f'"{line}"' for line in (*BASE, *verl))
+    return to_plan(compose([*SETTINGS, f"verl=[{settings}]", *overrides]))
 
 
 class Bench:
@@ -113,7 +123,7 @@ def test_the_same_command_again_runs_nothing(tmp_path):
 def test_a_changed_base_is_refused_and_the_change_is_named(tmp_path):
     bench = Bench(tmp_path)
     bench.run()
-    bench.plan = planned('verl=["algorithm.gamma=0.9"]')
+    bench.plan = planned(verl=("algorithm.gamma=0.9",))
     with pytest.raises(ConfigError, match=r"algorithm\.gamma None -> 0\.9"):
         bench.run()
 

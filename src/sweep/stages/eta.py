@@ -67,7 +67,8 @@ def _walk(stage: Stage, rule: EtaRule, progress: Progress, start: Batch) -> Deci
             return _freeze(stage, rule, progress, visits, notes, start)
         seen.add(point.mini_batch)
         arm = _candidate(stage, start, requested)
-        step = read(stage, progress, BASELINE, arm, literal=rule.literal)
+        earlier = [v.measured for v in visits]
+        step = read(stage, progress, BASELINE, arm, literal=rule.literal, earlier=earlier)
         if isinstance(step, Launch | Wait):
             if isinstance(step, Launch) and room(stage, progress) < len(step.proposals):
                 notes.append(f"the budget of {stage.budget.trials} trials is spent: the walk ends")

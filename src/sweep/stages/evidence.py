@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sweep.core.decision import Launch, Wait
@@ -10,13 +11,17 @@ from sweep.core.outcome import Finished
 from sweep.core.progress import Progress, Proposal
 from sweep.core.stage import Stage
 from sweep.stages.arms import Arm, Measured, measure, room
-from sweep.stats.efficiency import efficiency
+from sweep.stats.efficiency import efficiency, pooled_variance
 from sweep.stats.gain import fitted_gain
 from sweep.stats.timing import step_time
 from sweep.stats.verdict import Comparison, Verdict, compare
 
 ROUNDING_SHARE = 1e-6
 """Gains below this share of the score's size are rounding, not learning. Ours."""
+
+
+ARTICLE_MARGIN = 0.05
+"""Distance of eta from 1 at which the article moves. Source: S0 section 2.1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +37,23 @@ class Reading:
     low: float = math.nan
     high: float = math.nan
     halts: bool = False
+    undecided: bool = False
 
 
 def read(
-    stage: Stage, progress: Progress, baseline: Arm, candidate: Arm, *, literal: bool
+    stage: Stage,
+    progress: Progress,
+    baseline: Arm,
+    candidate: Arm,
+    *,
+    literal: bool,
+    earlier: Sequence[Measured] = (),
 ) -> tuple[Measured, Reading] | Launch | Wait:
     """The candidate's evidence and its reading, or the trials that are still missing for them.
 
     Arms are paired by seed. With one run an arm left undecided a seed is added to both, while the stage has seeds
-    and trials left; the literal rule never adds one.
+    and trials left; the literal rule never adds one. `earlier` arms of the walk lend their spread between seeds;
+    later ones may not, since a verdict that was given must not change with what follows it.
     """
     most = 1 if literal else max(1, min(stage.budget.seeds, len(progress.seeds)))
     for seeds in range(1, most + 1):
@@ -49,16 +62,22 @@ def read(
         missing = _missing(base, arm)
         if missing is not None:
             if seeds > 1 and isinstance(missing, Launch) and room(stage, progress) < len(missing.proposals):
-                return _read_over(stage, progress, baseline, candidate, seeds - 1, literal)
+                return _read_over(stage, progress, baseline, candidate, seeds - 1, literal, earlier)
             return missing
-        last = _read_over(stage, progress, baseline, candidate, seeds, literal)
-        if literal or not _undecided(last[1]):
+        last = _read_over(stage, progress, baseline, candidate, seeds, literal, earlier)
+        if literal or not last[1].undecided:
             return last
     return last
 
 
 def _read_over(
-    stage: Stage, progress: Progress, baseline: Arm, candidate: Arm, seeds: int, literal: bool
+    stage: Stage,
+    progress: Progress,
+    baseline: Arm,
+    candidate: Arm,
+    seeds: int,
+    literal: bool,
+    earlier: Sequence[Measured],
 ) -> tuple[Measured, Reading]:
     base = measure(stage, progress, baseline, seeds)
     arm = measure(stage, progress, candidate, seeds)
@@ -70,7 +89,7 @@ def _read_over(
         return arm, Reading(math.nan, False, _no_gain(stage, base.finished[0]), halts=True)
     if literal:
         return arm, Reading(point, point > 1.0, f"eta {point:.3f} by the article's literal rule")
-    return arm, _statistical(stage, arm, base)
+    return arm, _statistical(stage, arm, base, earlier, point)
 
 
 def point_eta(candidate: Finished, base: Finished, warmup_steps: int) -> float | None:
@@ -84,29 +103,35 @@ def point_eta(candidate: Finished, base: Finished, warmup_steps: int) -> float |
     return (gain / seconds) / (base_gain / base_seconds) if seconds > 0 else math.nan
 
 
-def _statistical(stage: Stage, arm: Measured, base: Measured) -> Reading:
-    seen = comparison(stage, arm, base)
+def _statistical(stage: Stage, arm: Measured, base: Measured, earlier: Sequence[Measured], point: float) -> Reading:
+    seen = comparison(stage, arm, base, earlier)
     return Reading(
         eta=seen.ratio,
         better=seen.verdict is Verdict.BETTER and not arm.broken,
-        reason=f"eta {seen.ratio:.3f} ({seen.low:.3f} to {seen.high:.3f}), {seen.verdict.value}: {seen.reason}",
+        reason=f"eta {seen.ratio:.3f} ({seen.low:.3f} to {seen.high:.3f}), {seen.verdict.value}: {seen.reason}"
+        + _disagreement(seen.verdict, point),
         low=seen.low,
         high=seen.high,
+        undecided=seen.verdict is Verdict.NOT_ENOUGH_DATA,
     )
 
 
-def comparison(stage: Stage, arm: Measured, base: Measured) -> Comparison:
+def comparison(stage: Stage, arm: Measured, base: Measured, earlier: Sequence[Measured] = ()) -> Comparison:
     """The verdict on an arm against the baseline, from the seeds that finished in both."""
-    interval = efficiency(
-        [f.curve for f in arm.finished],
-        [f.curve for f in base.finished],
-        warmup_steps=stage.budget.warmup_steps,
-    )
+    curves = [[f.curve for f in m.finished] for m in (arm, base, *earlier)]
+    warmup = stage.budget.warmup_steps
+    spread = pooled_variance(curves, warmup_steps=warmup) if earlier else None
+    interval = efficiency(curves[0], curves[1], warmup_steps=warmup, pooled_variance=spread)
     return compare(interval, looks=len(arm.finished), max_looks=max(1, stage.budget.seeds))
 
 
-def _undecided(reading: Reading) -> bool:
-    return Verdict.NOT_ENOUGH_DATA.value in reading.reason and not reading.halts
+def _disagreement(verdict: Verdict, point: float) -> str:
+    """Where the article's literal reading of the first pair of runs would have acted otherwise."""
+    literal = "moves on" if abs(point - 1) > ARTICLE_MARGIN else "stops"
+    told_apart = verdict in (Verdict.BETTER, Verdict.WORSE)
+    if told_apart == (literal == "moves on"):
+        return ""
+    return f" (the article's literal rule reads eta {point:.3f} from one pair of runs and {literal})"
 
 
 def _missing(base: Measured | Launch | Wait, arm: Measured | Launch | Wait) -> Launch | Wait | None:
