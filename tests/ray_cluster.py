@@ -13,6 +13,13 @@ def local_launcher(processes: int = 2) -> RayLauncher:
     return RayLauncher(ClusterSettings.without_gpus(processes, object_store_gib=0.1))
 
 
+def free_gpus() -> float:
+    """Logical GPUs that nobody holds."""
+    import ray
+
+    return float(ray.available_resources().get("GPU", 0.0))
+
+
 def free_resources() -> dict[str, float]:
     """CPUs and GPUs that nobody holds."""
     import ray
@@ -21,7 +28,15 @@ def free_resources() -> dict[str, float]:
     return {name: found.get(name, 0.0) for name in ("CPU", "GPU")}
 
 
-def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
+def everything_is_free() -> bool:
+    """Whether nobody holds a CPU or a GPU of the cluster."""
+    import ray
+
+    free, total = ray.available_resources(), ray.cluster_resources()
+    return all(free.get(name, 0.0) == total[name] for name in ("CPU", "GPU"))
+
+
+def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Returns as soon as it is true."""
     end = time.monotonic() + seconds
     while not condition():

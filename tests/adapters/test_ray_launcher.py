@@ -12,7 +12,7 @@ import pytest
 
 from sweep.adapters.ray_launcher import ClusterSettings, RayLauncher
 from sweep.errors import EngineError
-from tests.ray_cluster import eventually, free_resources, local_launcher
+from tests.ray_cluster import eventually, everything_is_free, free_gpus, local_launcher
 
 HOLDER = """
 import os, time, ray
@@ -55,32 +55,47 @@ def test_a_local_cluster_claims_what_it_was_told_to(launcher: RayLauncher) -> No
 
 def test_a_process_reaches_its_mailbox_and_console_and_messages_come_home(launcher: RayLauncher) -> None:
     host = launcher.launch("test-talk", ["-c", HOLDER], {})
-    (ready,) = host.receive(0, 60.0)
+    (ready,) = host.receive(0, 200.0)
     assert ready["type"] == "ready" and alive(ready["worker"])
     host.close()
 
 
 def test_closing_a_host_ends_its_processes_and_frees_what_they_held(launcher: RayLauncher) -> None:
-    before = free_resources()
+    eventually(everything_is_free)
     host = launcher.launch("test-close", ["-c", HOLDER], {})
-    (ready,) = host.receive(0, 60.0)
-    assert free_resources()["GPU"] == 0
+    (ready,) = host.receive(0, 200.0)
+    assert free_gpus() == 0
     host.close()
     assert not alive(ready["pid"]) and not alive(ready["worker"])
-    eventually(lambda: free_resources() == before, seconds=3.0)
+    eventually(everything_is_free, seconds=5.0)
     host.close()
 
 
 def test_a_process_killed_from_outside_is_gone_with_its_signal_and_frees_what_it_held(launcher: RayLauncher) -> None:
-    before = free_resources()
+    eventually(everything_is_free)
     host = launcher.launch("test-kill", ["-c", HOLDER], {})
-    (ready,) = host.receive(0, 60.0)
+    (ready,) = host.receive(0, 200.0)
     os.kill(ready["pid"], signal.SIGKILL)
     (gone,) = host.receive(ready["number"], 30.0)
     assert (gone["type"], gone["exit_code"]) == ("gone", -9)
     host.close()
     assert not alive(ready["worker"])
-    eventually(lambda: free_resources() == before, seconds=3.0)
+    eventually(everything_is_free, seconds=5.0)
+
+
+def test_a_campaign_that_is_killed_takes_its_cluster_its_processes_and_their_workers_along() -> None:
+    script = (
+        "import sys, time\nfrom tests.ray_cluster import local_launcher\n"
+        "host = local_launcher(2).launch('test-orphan', ['-c', sys.argv[1]], {})\n"
+        "(ready,) = host.receive(0, 200.0)\nprint(ready['pid'], ready['worker'], flush=True)\ntime.sleep(600)\n"
+    )
+    campaign = subprocess.Popen([sys.executable, "-c", script, HOLDER], stdout=subprocess.PIPE, text=True)
+    assert campaign.stdout is not None
+    driver, worker = map(int, campaign.stdout.readline().split())
+    assert alive(driver) and alive(worker)
+    campaign.kill()
+    campaign.wait()
+    eventually(lambda: not alive(driver) and not alive(worker), seconds=30.0)
 
 
 def test_two_processes_do_not_end_together(launcher: RayLauncher) -> None:

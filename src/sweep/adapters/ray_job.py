@@ -38,7 +38,7 @@ class RayHost:
     def receive(self, after: int, wait_seconds: float) -> Sequence[Mapping[str, Any]]:
         """The messages numbered over `after`; `gone` if the node is lost."""
         lost = [{"type": "gone", "exit_code": None, "reason": "its node is lost", "number": after + 1}]
-        return self._ask("receive", lost, after, wait_seconds)
+        return self._ask("receive", lost, after, wait_seconds, wait_seconds=wait_seconds)
 
     def read_log(self, offset: int, max_bytes: int = 1 << 20) -> bytes:
         """The console from a byte offset on; nothing if the node is lost."""
@@ -62,12 +62,13 @@ class RayHost:
         if left or not free:
             raise EngineError(f"{self.name} did not end within {FREE_SECONDS:g} s; processes left on its node: {left}")
 
-    def _ask(self, method: str, lost: Result, *arguments: object) -> Result:
+    def _ask(self, method: str, lost: Result, *arguments: object, wait_seconds: float = 0.0) -> Result:
         """The host's answer, `lost` if it has none to give any more."""
         import ray
 
+        answer = getattr(self._actor, method).remote(*arguments)
         try:
-            return ray.get(getattr(self._actor, method).remote(*arguments), timeout=CALL_SECONDS)  # type: ignore[no-any-return]
+            return ray.get(answer, timeout=CALL_SECONDS + wait_seconds)  # type: ignore[no-any-return]
         except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):
             return lost
 

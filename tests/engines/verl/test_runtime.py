@@ -21,7 +21,7 @@ from sweep.engines.verl.runtime import METRICS_FILE, VerlRuntime, trial_command
 from sweep.errors import EngineError
 from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
 from sweep.ports import RuntimeEvent, RuntimeGone, RuntimeReady, TrialEnded
-from tests.ray_cluster import eventually, free_resources, local_launcher
+from tests.ray_cluster import eventually, everything_is_free, local_launcher
 
 FAKE_TRAINER = str(Path(__file__).with_name("fake_trainer.py"))
 
@@ -72,9 +72,8 @@ def launcher() -> Iterator[RayLauncher]:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left(launcher: RayLauncher) -> Iterator[None]:
-    before = free_resources()
     yield
-    eventually(lambda: free_resources() == before, seconds=5.0)
+    eventually(everything_is_free, seconds=10.0)
 
 
 def classify(log: str) -> tuple[FailureClass, str]:

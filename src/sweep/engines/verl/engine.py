@@ -122,7 +122,8 @@ class VerlEngine:
     def machine(self) -> Machine:
         """What a node that trains has installed; asked once."""
         if self._machine is None:
-            self._machine = self._launcher.call(inspect, gpus=1)
+            busy = any(not runtime.closed for runtime in self._runtimes)  # they hold the GPUs
+            self._machine = self._launcher.call(inspect, gpus=0 if busy else 1)
         return self._machine
 
     def close(self) -> None:

@@ -61,13 +61,13 @@ class VerlRuntime:
         self._copied_at = clock()
         self._idle = False
         self._gone = False
-        self._closed = False
+        self.closed = False
         self._folders: dict[str, Path] = {}
         self._metrics: TextIO | None = None
 
     def serves(self, trial: Trial) -> bool:
         """Whether this process can run the trial next, everything that differs being set back or changed."""
-        return self._reuse and not self._gone and not self._closed and self._serves(self._base, trial)
+        return self._reuse and not self._gone and not self.closed and self._serves(self._base, trial)
 
     def submit(self, trial: Trial, folder: Path) -> None:
         """Queue the trial. A process that serves one trial was started with it and is told nothing."""
@@ -79,7 +79,7 @@ class VerlRuntime:
 
     def events(self, wait_seconds: float) -> Sequence[RuntimeEvent]:
         """The new events; a message of a kind that is not known is an error of ours and raises."""
-        if self._gone or self._closed:
+        if self._gone or self.closed:
             return ()
         messages = self._host.receive(self._seen, wait_seconds)
         if messages:
@@ -94,7 +94,7 @@ class VerlRuntime:
 
     def log_text(self) -> str:
         """The end of the console so far."""
-        if not self._closed:
+        if not self.closed:
             self._copy_log()
         if not self.log_path.exists():
             return ""
@@ -108,12 +108,12 @@ class VerlRuntime:
         Raises:
             EngineError: if it does not come free.
         """
-        if self._closed:
+        if self.closed:
             return
         if self._idle and not self._gone:
             self._end_kindly()
         self._copy_log()
-        self._closed = True
+        self.closed = True
         self._close_metrics()
         try:
             self._host.close()
