@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -158,3 +160,12 @@ def test_a_folder_with_spaces_and_quotes_reaches_verl_intact() -> None:
     folder = Path("/runs/my 'campaign', {1}")
     lines = complete(trial(), str(folder), cpu_engine(), True).command_line()
     assert compose(lines).config["trainer.default_local_dir"] == f"{folder}/checkpoints"
+
+
+def test_this_machine_is_inspected_without_importing_what_it_has() -> None:
+    script = (
+        "import sys; from sweep.engines.verl.environment import inspect; found = inspect();"
+        "print(found.version('verl'), found.version('no-such-package'), {'verl', 'torch', 'ray'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["0.9.1", "None", "set()"], done.stderr

@@ -70,6 +70,7 @@ def gpu_settings(flash_attention: bool, gpus_per_node: int = 1) -> Overrides:
     return Overrides.of(
         {
             "actor_rollout_ref.rollout.name": "vllm",
+            "actor_rollout_ref.rollout.disable_log_stats": False,  # preemptions are counted there
             "+actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls": RESEEDING_WORKER,
             **({} if flash_attention else _SCALED_DOT_PRODUCT),
             **(_ONE_QUEUE if gpus_per_node <= FEW_GPUS else {}),
