@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -9,6 +10,8 @@ from sweep.errors import ConfigError
 from sweep.tasks import tiny_model
 from sweep.tasks.arithmetic import COLUMNS_SOURCE, endless_columns
 from sweep.tasks.rewards import compute_score
+from sweep.tasks.tiny_lessons import write_model
+from sweep.tasks.tiny_recipe import RECIPE, Lesson
 
 QUESTIONS = 128
 
@@ -63,8 +66,15 @@ def test_a_second_request_finds_it_and_builds_nothing(parent, folder):
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 
 
-def test_the_same_recipe_gives_the_same_weights_in_another_folder(folder, tmp_path):
-    assert (tiny_model.make(tmp_path) / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+def test_the_same_recipe_gives_the_same_weights_and_another_seed_gives_others(tmp_path):
+    short = replace(RECIPE, lessons=(Lesson(3, 0.3), Lesson(2, 0.4)))
+    recipes = {"first": short, "again": short, "other": replace(short, seed=1)}
+    threads = torch.get_num_threads()
+    for name, recipe in recipes.items():
+        write_model(tmp_path / name, recipe)
+    torch.set_num_threads(threads)
+    first, again, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in recipes)
+    assert first == again != other
 
 
 def test_a_failing_build_says_why_and_leaves_nothing(tmp_path, monkeypatch):
