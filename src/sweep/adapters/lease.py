@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweep.adapters.storage import open_engine, patiently, redacted
+from sweep.adapters.redaction import redacted
+from sweep.adapters.storage import open_engine, patiently
 from sweep.errors import StoreError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Opens the database behind a storage URL: `open_storage`, `open_engine`, `patiently`, `redacted`, `storage_warning`.
+"""Opens the database behind a storage URL: `open_storage`, `open_engine`, `patiently`, `storage_warning`.
 
 Hides drivers, pragmas, retries and secrets. Knows nothing about trials.
 """
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sweep.adapters.redaction import redacted
 from sweep.errors import StoreError
 
 if TYPE_CHECKING:
@@ -39,25 +40,10 @@ NETWORK_FILE_SYSTEMS = frozenset(
 )
 """File systems on which SQLite's locks do not hold. Source: SQLite's FAQ 5; optuna issues 820 and 815."""
 
-SECRET_KEY = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
-
 
 def default_url(folder: Path) -> str:
     """The URL of the SQLite file in a campaign's folder."""
     return f"sqlite:///{(folder / 'optuna.db').absolute()}"
-
-
-def redacted(url: str) -> str:
-    """The URL with its password and secret-looking query values as `***`; only its scheme if it cannot be parsed."""
-    import sqlalchemy as sa
-
-    try:
-        parsed = sa.make_url(url)
-    except (sa.exc.ArgumentError, ValueError):
-        scheme = re.match(r"[\w+]+(?=://)", url)
-        return f"{scheme.group()}://***" if scheme else "***"
-    shown = {k: "***" if SECRET_KEY.search(k) else v for k, v in parsed.query.items()}
-    return parsed.set(query=shown).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
 
 
 def open_storage(url: str) -> BaseStorage:

@@ -1,0 +1,99 @@
+"""Opens MLflow for a campaign: `connect`, `owner_of`. Fails clearly and soon, or works."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from sweep.adapters.redaction import redacted
+from sweep.adapters.storage import open_engine
+from sweep.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
+
+Result = TypeVar("Result")
+
+IMPATIENT_OPTIONS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
+"""MLflow's own defaults let an unreachable server take minutes to say so. Ours; a user's environment wins."""
+
+TABLE_TRIES = 5
+"""Tries to open a database in which other processes may be making MLflow's tables. Ours."""
+
+
+def connect(tracking_uri: str, campaign: str, folder: Path) -> tuple[MlflowClient, str]:
+    """A client and the id of the campaign's experiment; without a URI a SQLite file in the campaign's folder.
+
+    The tables are made here, before anything else may use them.
+
+    Raises:
+        ConfigError: if MLflow cannot be reached; names what would work and shows no secret.
+    """
+    uri = tracking_uri or f"sqlite:///{(folder / 'mlflow.db').absolute()}"
+    for name, value in IMPATIENT_OPTIONS.items():
+        os.environ.setdefault(name, value)
+    for noisy in ("mlflow", "alembic"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        if re.match(r"(sqlite|postgresql|mysql|mssql)\b", uri):
+            open_engine(uri).dispose()  # MLflow itself would retry for minutes
+        return _explained(uri, lambda: _experiment(uri, campaign, folder))
+    except StoreError as error:
+        raise ConfigError(f"tracking: {error}") from None
+
+
+def owner_of(folder: Path) -> str:
+    """The mark of the campaign in this folder, made once: two campaigns of one name never touch each other's runs."""
+    path = folder / ".tracking-owner"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(secrets.token_hex(8) + "\n")
+    return path.read_text().strip()
+
+
+def _experiment(uri: str, campaign: str, folder: Path) -> tuple[MlflowClient, str]:
+    from mlflow.exceptions import MlflowException
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(tracking_uri=uri)
+    artifacts = (folder / "mlartifacts").absolute().as_uri() if uri.startswith("sqlite") else None
+    found = client.get_experiment_by_name(campaign)
+    if found is None:
+        try:
+            return client, str(client.create_experiment(campaign, artifact_location=artifacts))
+        except MlflowException:
+            found = client.get_experiment_by_name(campaign)  # another process made it just now
+            if found is None:
+                raise
+    if found.lifecycle_stage != "active":
+        raise ConfigError(
+            f"the MLflow experiment {campaign} was deleted there; restore it (mlflow experiments restore) or choose "
+            "another campaign=NAME"
+        )
+    return client, str(found.experiment_id)
+
+
+def _explained(uri: str, action: Callable[[], Result]) -> Result:
+    """What the action returns, again after a moment if another process was making the tables."""
+    import sqlalchemy as sa
+    from mlflow.exceptions import MlflowException
+
+    for left in reversed(range(TABLE_TRIES)):
+        try:
+            return action()
+        except (MlflowException, sa.exc.SQLAlchemyError, OSError, ImportError, ValueError) as error:
+            racing = re.search(r"already exists|duplicate|unique|locked|no such table", str(error), re.IGNORECASE)
+            if not (racing and left):
+                why = (str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__])[0]
+                raise ConfigError(
+                    f"tracking {redacted(uri)} cannot be reached: {why.replace(uri, redacted(uri))}; start that "
+                    "server, or leave tracking out to use a file in the campaign's folder"
+                ) from None
+        time.sleep(1.0)
+    raise AssertionError("the last try returns or raises")
