@@ -200,6 +200,9 @@ class RecordingObserver:
     def stepped(self, stage: Stage, trial: Trial, step: int, metrics: Mapping[str, float]) -> None:
         self.calls.append(("stepped", (stage, trial, step, dict(metrics))))
 
+    def attempt_failed(self, stage: Stage, trial: Trial, failure: Failed) -> None:
+        self.calls.append(("attempt_failed", (stage, trial, failure)))
+
     def trial_ended(self, stage: Stage, trial: Trial, outcome: Outcome, score: Score | None) -> None:
         self.calls.append(("trial_ended", (stage, trial, outcome, score)))
 

@@ -206,6 +206,8 @@ class Campaign:
         match failure_policy.after(outcome, earlier):
             case failure_policy.Again(wait_seconds):
                 self._store.fail_attempt(run.stage, run.trial, outcome)
+                for observer in self._observers:
+                    observer.attempt_failed(run.stage, run.trial, outcome)
                 self._sleep(wait_seconds)
                 self._store.intend(run.stage, run.proposal, run.trial)
                 self._running[run.trial.id] = run

@@ -50,7 +50,6 @@ def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
 def _run(plan: CampaignPlan, store: Store, engine: Engine, folder: Path, screen: Screen, paths: dict[str, str]) -> bool:
     from sweep.report.summary import write_summary
 
-    observers = _observers(plan, store)
     info = CampaignInfo(plan.name, folder, plan.wanted, plan.configuration)
     fleet = Fleet(
         engine,
@@ -59,6 +58,7 @@ def _run(plan: CampaignPlan, store: Store, engine: Engine, folder: Path, screen:
         timeouts=plan.timeouts,
         reuse=plan.reuse,
     )
+    observers = _observers(plan, store, fleet)
     campaign = Campaign(
         plan,
         store=store,
@@ -80,7 +80,8 @@ def _run(plan: CampaignPlan, store: Store, engine: Engine, folder: Path, screen:
         fleet.close()
         for observer in observers:
             observer.campaign_ended(code)
-    summary = write_summary(plan, store, folder, best_command=lambda trial: _best_command(trial, plan, paths))
+    command = (lambda trial: _best_command(trial, plan, paths)) if plan.engine == "verl" else None
+    summary = write_summary(plan, store, folder, command)
     print(summary.text)
     return summary.failed_trials > 0
 
@@ -103,7 +104,8 @@ def start_engine(plan: CampaignPlan, paths: dict[str, str]) -> Engine:
     if plan.engine == "rehearsal":
         from sweep.engines.rehearsal.engine import RehearsalEngine
 
-        return RehearsalEngine(slots=plan.slots)
+        steps = plan.stages[0].budget.steps
+        return RehearsalEngine(slots=plan.slots, base=plan.base, steps=steps)
     from sweep.adapters.nvml_probe import leased_memory
     from sweep.adapters.ray_launcher import ClusterSettings, RayLauncher
     from sweep.engines.verl.engine import VerlEngine
@@ -131,17 +133,22 @@ def _engine_settings(plan: CampaignPlan) -> EngineSettings:
     return gpu_engine(inspect(), plan.slots, plan.model.gpus)
 
 
-def _observers(plan: CampaignPlan, store: Store) -> list[Observer]:
+def _observers(plan: CampaignPlan, store: Store, fleet: Fleet) -> list[Observer]:
     from sweep.adapters.frozen_files import FrozenFiles
     from sweep.adapters.mlflow_tracker import MlflowTracker
     from sweep.report.progress import progress_display
 
     folder = Path(plan.folder)
-    return [
-        FrozenFiles(folder, store),
-        MlflowTracker.open(plan.tracking_uri, plan.name, folder),
-        progress_display(plan),
-    ]
+    tracker = MlflowTracker.open(plan.tracking_uri, plan.name, folder, store.find)
+    observers: list[Observer] = [FrozenFiles(folder, store), tracker, progress_display(plan)]
+    if plan.engine == "verl" and plan.model.needs_gpu:
+        from sweep.adapters.gpu_nodes import on_cluster
+        from sweep.adapters.hardware_observer import HardwareObserver
+        from sweep.adapters.hardware_watch import HardwareWatch
+
+        watch = HardwareObserver(lambda: HardwareWatch(on_cluster()), runtime_of=fleet.runtime_of)
+        observers.append(watch)
+    return observers
 
 
 def _screen(plan: CampaignPlan, paths: dict[str, str]) -> Screen:
@@ -165,7 +172,7 @@ def _refuse_impossible_base(plan: CampaignPlan, screen: Screen) -> None:
 def _best_command(trial: Trial, plan: CampaignPlan, paths: dict[str, str]) -> str:
     from sweep.engines.verl.long_run import best_command
 
-    return best_command(Trial(assets.located(trial.overrides, paths), trial.seed, trial.steps))
+    return best_command(trial, _engine_settings(plan), locate=lambda o: assets.located(o, paths), name=plan.name)
 
 
 def _refuse_without_gpu(plan: CampaignPlan) -> None:

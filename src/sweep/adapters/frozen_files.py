@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from sweep.core.outcome import Outcome
+from sweep.core.outcome import Failed, Outcome
 from sweep.core.progress import Proposal
 from sweep.core.stage import Stage
 from sweep.core.trial import Trial
@@ -48,6 +48,9 @@ class FrozenFiles:
         """Nothing is frozen yet."""
 
     def stepped(self, stage: Stage, trial: Trial, step: int, metrics: Mapping[str, float]) -> None:
+        """Nothing is frozen yet."""
+
+    def attempt_failed(self, stage: Stage, trial: Trial, failure: Failed) -> None:
         """Nothing is frozen yet."""
 
     def trial_ended(self, stage: Stage, trial: Trial, outcome: Outcome, score: Score | None) -> None:

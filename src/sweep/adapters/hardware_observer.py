@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 
 from sweep.adapters.hardware_watch import HardwareWatch
-from sweep.core.outcome import Outcome
+from sweep.core.outcome import Failed, Outcome
 from sweep.core.progress import Proposal
 from sweep.core.stage import Stage
 from sweep.core.trial import Trial
@@ -62,6 +62,8 @@ class HardwareObserver:
             self._watch.follow(trial.id, folder, self._clock(), runtime)
         except OSError as error:
             log.warning("hardware of trial %s is not recorded: %s", trial.id, error)
+
+    def attempt_failed(self, stage: Stage, trial: Trial, failure: Failed) -> None: ...
 
     def stepped(self, stage: Stage, trial: Trial, step: int, metrics: Mapping[str, float]) -> None: ...
 

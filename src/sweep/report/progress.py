@@ -65,6 +65,10 @@ class Progress:
         elif step % max(1, trial.steps // LINES_A_TRIAL) == 0:
             self._say(f"    {line}")
 
+    def attempt_failed(self, stage: Stage, trial: Trial, failure: Failed) -> None:
+        """Why the trial is tried again."""
+        self._say(f"    {trial.id} is tried again ({failure.failure_class.value}): {failure.message}")
+
     def trial_ended(self, stage: Stage, trial: Trial, outcome: Outcome, score: Score | None) -> None:
         """How it ended."""
         self._pace = self._pace.trial_ended(self._clock())
