@@ -34,6 +34,8 @@ CPU_EXTENSIONS = {
 def install() -> None:
     """Each extension is imported, now or as soon as the verl module that it extends is."""
     on_cpu = os.environ.get("VERL_PLATFORM", "").strip().lower() == "cpu"
+    if on_cpu:
+        os.environ.setdefault("TQ_NUM_THREADS", "1")  # asking for more than there are is a warning at each access
     for module, extension in (EXTENSIONS | (CPU_EXTENSIONS if on_cpu else {})).items():
         extend(module, f"{__name__}.{extension}")
 
