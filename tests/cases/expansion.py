@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -34,14 +33,10 @@ def expand(segments: Iterable[Mapping[str, Any]]) -> list[tuple[int, dict[str, f
 
 
 def metric_rows(given: Mapping[str, Any]) -> list[tuple[int, dict[str, float]]]:
-    """The rows of an input, however it gives them; text and null stand for numbers that JSON does not have."""
+    """The rows of an input, however it gives them; text stands for numbers that JSON does not have, null for none."""
     if "segments" in given:
         return expand(given["segments"])
     return [
-        (int(row["step"]), {name: _number(value) for name, value in row.items() if name != "step"})
+        (int(row["step"]), {n: float(str(v)) for n, v in row.items() if n != "step" and v is not None})
         for row in given.get("rows", [])
     ]
-
-
-def _number(value: object) -> float:
-    return math.nan if value is None else float(str(value))

@@ -287,6 +287,12 @@ def test_a_critic_diverges_if_norm_and_loss_grow_together() -> None:
     assert Code.CRITIC_DIVERGING not in codes(told({SCORE: line(0.2, 0.5, 100), **calm}))
 
 
+@pytest.mark.parametrize(("end", "diverges"), [(0.35, False), (0.6, True)])
+def test_a_critic_diverges_if_its_loss_alone_grows_tenfold(end: float, diverges: bool) -> None:
+    loss = {"critic/vf_loss": [0.04] * 50 + line(0.04, end, 20) + [end] * 30}
+    assert (Code.CRITIC_DIVERGING in codes(told({SCORE: line(0.2, 0.5, 100), **loss}))) is diverges
+
+
 @pytest.mark.parametrize(("mean", "found"), [(0.012, False), (0.099, False), (-0.101, True)])
 def test_advantages_off_zero_are_told(mean: float, found: bool) -> None:
     assert (Code.ADVANTAGE_OFFSET in codes(told({SCORE: RISING, "critic/advantages/mean": [mean] * 300}))) is found

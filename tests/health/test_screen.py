@@ -247,3 +247,14 @@ def test_a_limit_can_be_replaced_by_argument() -> None:
 def test_what_lies_before_the_window_is_not_screened() -> None:
     old = {NORM: [50.0] * 100 + [0.5] * 500, KL: [2.0] * 100 + [0.1] * 500, SCORE: line(0.2, 0.6, 600)}
     assert screen(table(old)) == ()
+
+
+def test_a_kl_spike_that_came_back_is_a_warning_of_its_own() -> None:
+    spiked = told({SCORE: line(0.2, 0.6, 300), KL: [0.1] * 150 + [40.0] * 3 + [0.1] * 147})
+    assert spiked.verdict == "KL_SPIKE" and the(spiked, Code.KL_SPIKE).first_step == 151
+    assert Code.KL_SPIKE not in codes(told({SCORE: line(0.2, 0.6, 300), KL: [0.1] * 150 + [0.29] + [0.1] * 149}))
+
+
+def test_without_a_configuration_missing_kl_makes_no_verdict_unless_the_updates_show_it() -> None:
+    moving = told({SCORE: line(0.2, 0.6, 50), "actor/ppo_kl": [0.0005] * 50})
+    assert moving.verdict == "OK" and Code.KL_NOT_MEASURED in codes(moving)

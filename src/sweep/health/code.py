@@ -31,6 +31,7 @@ class Code(Enum):
     CRITIC_UNINFORMATIVE = "the critic explains nothing"
     ADVANTAGE_OFFSET = "the mean advantage is off zero"
     GRAD_SPIKE = "short gradient spikes"
+    KL_SPIKE = "short spikes of KL to the reference"
     GRAD_VANISHING = "the actor's gradient has vanished"
     HIDDEN_OSCILLATION = "a smooth average hides an oscillation"
     REWARD_PLATEAU = "the reward is on a plateau"
@@ -66,4 +67,4 @@ class Code(Enum):
 _ORDER = {code: place for place, code in enumerate(Code)}
 
 HEADLINES = frozenset({Code.KL_NOT_MEASURED})
-"""Codes that make the verdict even as mere information: without them a metric of the screen could not be judged."""
+"""Codes that make the verdict even as mere information, if they are certain: a metric of the screen is missing."""

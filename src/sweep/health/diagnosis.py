@@ -12,7 +12,7 @@ from typing import Any
 
 from sweep.health.code import HEADLINES, Code
 from sweep.health.evidence import Evidence, RunFacts
-from sweep.health.finding import Finding, Severity
+from sweep.health.finding import Confidence, Finding, Severity
 from sweep.health.findings.critic import critic
 from sweep.health.findings.entropy import entropy
 from sweep.health.findings.hacking import hacking
@@ -69,7 +69,8 @@ class Diagnosis:
         first = self.findings[0] if self.findings else None
         if first is not None and first.severity is not Severity.INFO:
             return first
-        return next((f for f in self.findings if f.code in HEADLINES), None)
+        certain = (f for f in self.findings if f.code in HEADLINES and f.confidence is Confidence.HIGH)
+        return next(certain, None)
 
     @property
     def verdict(self) -> str:

@@ -129,7 +129,7 @@ class Limits:
     explained_variance: float = 0.0
     """Below zero the critic is worse than a constant. Source: its definition in verl's metric_utils.py."""
     critic_growth: float = 10.0
-    """How many times its start the critic's gradient norm has grown. Ours: 1000 at the start is normal (verl#5637)."""
+    """How many times its start the critic's loss or gradient norm is. Ours: 1000 at the start is normal (verl#5637)."""
     advantage_offset: float = 0.1
     """Mean of whitened advantages that cannot be rounding. Source: S1 section 4 (0.012 is fine). Ours: the number."""
 

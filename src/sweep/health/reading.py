@@ -32,7 +32,9 @@ STATES: Mapping[Quantity, frozenset[Code]] = {
             Code.INSUFFICIENT_DATA,
         }
     ),
-    Quantity.REFERENCE_KL: frozenset({Code.KL_EXPLOSION, Code.KL_NEGATIVE, Code.KL_HIGH, Code.KL_TOO_LOW}),
+    Quantity.REFERENCE_KL: frozenset(
+        {Code.KL_EXPLOSION, Code.KL_NEGATIVE, Code.KL_SPIKE, Code.KL_HIGH, Code.KL_TOO_LOW}
+    ),
     Quantity.GRAD_NORM: frozenset(
         {Code.GRAD_EXPLOSION, Code.GRAD_SPIKE, Code.GRAD_VANISHING, Code.GRAD_LOW, Code.GRAD_ELEVATED}
     ),

@@ -22,23 +22,37 @@ COLUMNS = {
     "total_gib": ("total_gb", "total_gib", "memory_total_gb", "gpu_total_gb"),
     "pcie_pct": ("pcie_pct", "pcie"),
     "phase": ("phase",),
+    "gpu": ("gpu",),
 }
 """Field of a sample to the names under which a case may give its values."""
 
 
 def samples(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The patterns in samples given as one list a quantity."""
-    found = {field: _list(given, names) for field, names in COLUMNS.items()}
-    used = _list(given, ("mem_used_pct", "memory_used_pct", "used_pct"))
-    count = max(len(values) for values in (*found.values(), used))
+    """The patterns in samples given as one list a quantity, or as one dict a sample."""
+    columns = _columns(given)
+    found = {field: _list(columns, names) for field, names in COLUMNS.items()}
+    percent = _list(columns, ("mem_used_pct", "memory_used_pct", "used_pct", "memory_pct"))
+    used = _list(columns, ("used_gb", "mem_used_gb", "memory_used_gb", "used_gib"))
+    count = max(len(values) for values in (*found.values(), percent, used))
     interval = float(given.get("interval_s", 2.0))
     made = []
     for place in range(count):
-        values = {f: _at(v, place) for f, v in found.items() if _at(v, place) is not None}
-        if _at(used, place) is not None:
-            values |= {"total_gib": 100.0, "free_gib": 100.0 - float(used[min(place, len(used) - 1)])}
-        made.append(GpuSample(seconds=place * interval, gpu=0, **values))
+        values = {f: value for f, v in found.items() if (value := _at(v, place)) is not None}
+        if _at(percent, place) is not None:
+            values |= {"total_gib": 100.0, "free_gib": 100.0 - float(_at(percent, place))}
+        elif _at(used, place) is not None and "total_gib" in values:
+            values["free_gib"] = float(values["total_gib"]) - float(_at(used, place))
+        made.append(GpuSample(seconds=place * interval, **{"gpu": 0, **values}))
     return _describe(hardware(made, _facts(given)))
+
+
+def _columns(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The input with rows of samples, if that is how it gives them, turned into lists."""
+    rows = given.get("samples") or given.get("rows")
+    if not isinstance(rows, list) or not rows or not isinstance(rows[0], Mapping):
+        return given
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {**given, **{name: [row.get(name) for row in rows] for name in names}}
 
 
 def dmon(given: Mapping[str, Any]) -> dict[str, Any]:

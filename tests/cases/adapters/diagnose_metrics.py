@@ -69,6 +69,10 @@ def describe_findings(findings: tuple[Finding, ...], leading: Finding | None) ->
         outcome = consequence(leading)
         answer |= {
             "first_bad_step": leading.first_step,
+            "first_step": leading.first_step,
+            "last_step": leading.last_step,
+            "metric": leading.metric,
+            "confidence": leading.confidence.value,
             "scope": leading.scope,
             "trial_state": outcome.fate.value,
             "retry": RETRY[outcome.retry],

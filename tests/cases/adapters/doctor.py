@@ -19,6 +19,39 @@ CLASSES = {FailureClass.TEARDOWN_NOISE: "TEARDOWN"}
 NUMBERS = {"max_utilization": "max_util"}
 """Names of ours for numbers that the cases spell otherwise."""
 
+SPELLINGS = {
+    "NCCL_TIMEOUT": ("COLLECTIVE_TIMEOUT", "NCCL_HANG"),
+    "NCCL_ERROR": ("NCCL_FAILURE", "NCCL_SYSTEM_ERROR"),
+    "EXPANDABLE_SEGMENTS": ("EXPANDABLE_SEGMENTS_CONFLICT", "ALLOC_CONF_CONFLICT"),
+    "DISK_FULL": ("NO_SPACE", "DISK_SPACE", "ENOSPC"),
+    "SHARED_MEMORY_SHORT": ("SHM_FULL", "SHM_TOO_SMALL", "SHM_SHORT"),
+    "PORT_IN_USE": ("ADDRESS_IN_USE", "PORT_CONFLICT", "EADDRINUSE_PORT"),
+    "GPU_HARDWARE": ("GPU_ECC", "ECC_ERROR", "GPU_LOST", "XID_ERROR", "GPU_FAULT"),
+    "CUDA_DEVICE_ASSERT": ("DEVICE_SIDE_ASSERT", "ILLEGAL_MEMORY_ACCESS", "CUDA_ILLEGAL_ACCESS", "CUDA_ASSERT"),
+    "CUDA_MISMATCH": ("CUDA_DRIVER_MISMATCH", "DRIVER_MISMATCH", "NO_KERNEL_IMAGE"),
+    "NON_FINITE_SAMPLING": ("NON_FINITE", "NAN_PROBS", "NAN_LOGITS"),
+    "LIBRARY_MISSING": ("ABI_MISMATCH", "MISSING_LIBRARY", "UNDEFINED_SYMBOL", "LIBRARY_MISMATCH"),
+    "FLASH_ATTENTION_MISSING": ("FLASH_ATTN", "FLASH_ATTN_MISSING", "FLASH_ATTN_ABI", "ABI_MISMATCH"),
+    "MODULE_MISSING": ("MISSING_MODULE", "IMPORT_ERROR", "MISSING_DEPENDENCY"),
+    "MODEL_NOT_FOUND": ("HF_DOWNLOAD", "MODEL_DOWNLOAD", "HF_HUB", "MODEL_MISSING"),
+    "LOGGER_LOGIN": ("WANDB_LOGIN", "WANDB_AUTH", "LOGGER_FAILURE"),
+    "RESOURCES_PENDING": ("RAY_PENDING", "PLACEMENT_GROUP_PENDING", "CPU_SHORTAGE", "RAY_RESOURCES"),
+    "SILENT_START": ("HANG_AT_START", "TRANSFER_QUEUE_HANG", "STARTUP_HANG", "SILENT_HANG"),
+    "SILENT_HANG": ("HANG", "SILENT"),
+    "GPUS_MISSING": ("NOT_ENOUGH_GPUS", "NO_GPU"),
+    "PREEMPTED": ("TIME_LIMIT", "JOB_PREEMPTED", "SLURM_CANCELLED", "WALLTIME"),
+    "NODE_DIED": ("NODE_FAILURE", "RAY_NODE_DIED"),
+    "CHECKPOINT_UNREADABLE": ("CHECKPOINT_CORRUPT", "CORRUPT_CHECKPOINT", "TRUNCATED_CHECKPOINT"),
+    "EMPTY_DATALOADER": ("DATALOADER_EMPTY",),
+    "BATCH_NOT_DIVISIBLE": ("BATCH_DIVISIBILITY", "NOT_DIVISIBLE"),
+    "REWARD_NOT_IMPLEMENTED": ("REWARD_MISSING", "REWARD_FN_MISSING"),
+    "ENGINE_DEATH": ("VLLM_ENGINE_DEAD", "ENGINE_DEAD", "ENGINE_CORE_FAILED"),
+    "KILLED_BY_SIGNAL": ("SIGKILL", "HOST_OOM", "OOM_KILLED"),
+    "QUEUE_CROSSTALK": ("TQ_CROSSTALK", "TRANSFER_QUEUE_CROSSTALK", "RAY_CROSSTALK"),
+    "TEARDOWN_FAILURE": ("TEARDOWN_NOISE",),
+}
+"""Our code to other names of the same failure."""
+
 GRANTED_CPUS = re.compile(r"CPUS?(?:_PER_TASK|_ON_NODE|_ALLOCATED)?$|^(?:granted|cgroup)_cpus$", re.IGNORECASE)
 
 
@@ -33,7 +66,7 @@ def describe(found: Diagnosis) -> dict[str, Any]:
     return {
         "verdict": found.code,
         "code": found.code,
-        "codes": [found.code],
+        "codes": [found.code, *SPELLINGS.get(found.code, ())],
         "class": CLASSES.get(found.failure_class, found.failure_class.name),
         "phase": found.phase,
         "root_line": found.cause_line,
@@ -66,6 +99,7 @@ def evidence(given: Mapping[str, Any]) -> Evidence:
         total_steps=given.get("total_steps"),
         last_step=given.get("last_step", given.get("last_logged_step")),
         exit_code=given.get("rc", given.get("exit_code")),
+        silent_seconds=given.get("silent_s", given.get("silent_seconds")),
     )
 
 

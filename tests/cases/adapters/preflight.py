@@ -53,6 +53,40 @@ SHAPE = {
 }
 """Part of a model's shape to the names that a case may give it."""
 
+SPELLINGS = {
+    "TRAIN_NOT_MULTIPLE_OF_MINI": ("TRAIN_NOT_DIVISIBLE_BY_MINI", "BATCH_REMAINDER", "TRAIN_MINI_REMAINDER"),
+    "TRAIN_NOT_MULTIPLE_OF_GPUS": ("REAL_TRAIN_BATCH", "TRAIN_NOT_DIVISIBLE_BY_GPUS", "TRAIN_BATCH_NOT_DIVISIBLE"),
+    "MINI_NOT_MULTIPLE_OF_RANKS": ("MINI_NOT_DIVISIBLE_BY_DP", "MINI_NOT_MULTIPLE_OF_DP", "MINI_DP"),
+    "MICRO_NOT_DIVIDING_MINI": ("MICRO_NOT_DIVISOR", "MINI_NOT_MULTIPLE_OF_MICRO"),
+    "LOG_PROB_MICRO_NOT_DIVIDING": ("LOG_PROB_MICRO", "LOGPROB_MICRO_NOT_DIVIDING"),
+    "TP_NOT_DIVIDING_HEADS": ("HEADS_NOT_DIVISIBLE", "HEADS_NOT_DIVISIBLE_BY_TP", "TP_HEADS"),
+    "SP_NOT_DIVIDING_HEADS": ("HEADS_NOT_DIVISIBLE", "SP_HEADS", "ULYSSES_HEADS", "HEADS_NOT_DIVISIBLE_BY_SP"),
+    "SP_NEEDS_REMOVE_PADDING": ("ULYSSES_NEEDS_REMOVE_PADDING", "SP_WITHOUT_REMOVE_PADDING", "REMOVE_PADDING_REQUIRED"),
+    "TOKENS_LT_SEQS": ("BATCHED_TOKENS_LT_SEQS", "MAX_TOKENS_LT_SEQS", "TOKEN_BUDGET_LT_SEQS"),
+    "BUDGET_RAISED_BY_VERL": ("BATCHED_TOKENS_LT_MODEL_LEN", "BATCHED_TOKENS_LT_LEN", "TOKENS_LT_MODEL_LEN"),
+    "SEQUENCE_GT_MODEL_LEN": ("SEQ_GT_MODEL_LEN", "MODEL_LEN_EXCEEDED", "LENGTH_GT_MODEL_LEN"),
+    "LENGTHS_DISAGREE": ("RESPONSE_LENGTH_MISMATCH", "LENGTH_MISMATCH"),
+    "KL_COEF_WITHOUT_KL": ("KL_COEF_UNUSED", "KL_COEF_DEAD", "DEAD_KNOB", "KL_OFF"),
+    "KL_TWICE": ("DOUBLE_KL", "KL_BOTH", "BOTH_KL_TERMS"),
+    "DEAD_KEY": ("DEAD_KNOB", "IGNORED_KEY", "UNUSED_KEY", "KEY_IGNORED"),
+    "LEGACY_KEY_IGNORED": ("LEGACY_KEY", "LEGACY_REWARD_KEY", "IGNORED_KEY"),
+    "EPOCHS_END_EARLY": ("TOTAL_EPOCHS_TOO_SMALL", "EPOCHS_TOO_FEW", "RUN_ENDS_EARLY", "STEPS_UNREACHABLE"),
+    "WARMUP_OUTLASTS_TRIAL": ("WARMUP_GE_STEPS", "WARMUP_TOO_LONG", "LR_WARMUP"),
+    "CPUS_SHORT": ("NOT_ENOUGH_CPUS", "TOO_FEW_CPUS", "CPU_SHORTAGE", "RAY_CPUS"),
+    "GPUS_MISSING": ("NOT_ENOUGH_GPUS", "TOO_FEW_GPUS"),
+    "DISK_SHORT": ("DISK_FULL", "DISK_SPACE", "NOT_ENOUGH_DISK"),
+    "COLUMNS_MISSING": ("MISSING_COLUMN", "MISSING_COLUMNS", "PARQUET_COLUMNS"),
+    "REWARD_NOT_LOADABLE": ("REWARD_IMPORT", "REWARD_FN_IMPORT", "REWARD_FUNCTION"),
+    "REWARD_NOT_IMPLEMENTED": ("NO_REWARD_FUNCTION", "REWARD_MISSING", "UNKNOWN_DATA_SOURCE"),
+    "ROLLOUT_NAME_MISSING": ("MISSING_MANDATORY", "MISSING_ROLLOUT_NAME", "MANDATORY_MISSING"),
+    "UTILIZATION_HIGH": ("GPU_UTIL_HIGH", "MEMORY_UTILIZATION_HIGH"),
+    "TRAINING_STATE_EXCEEDS_GPU": ("OOM_EXPECTED", "MEMORY_ESTIMATE_EXCEEDED", "TRAINING_STATE_EXCEEDS"),
+    "GROUP_OF_ONE": ("GRPO_N_1", "GROUP_SIZE_ONE", "ADV_NEEDS_N"),
+    "EMPTY_DATALOADER": ("BATCH_GT_DATASET", "TRAIN_GT_ROWS"),
+    "DATALOADER_MAY_BE_EMPTY": ("EMPTY_DATALOADER",),
+}
+"""Our code to other names of the same finding."""
+
 SETS = ("dataset_columns", "data_sources")
 NOT_GIVEN = re.compile(r"([\w.]+) not given")
 NO_SUCH_KEY = re.compile(r"no (\w+) keys? at all")
@@ -79,8 +113,12 @@ def sweep(given: Mapping[str, Any]) -> dict[str, Any]:
         [*given.get("base_overrides", ()), *(f"{name}={value}" for name, value in zip(names, values, strict=True))]
         for values in combinations
     ]
-    trials = {str(number): compose([*base_overrides(), *overrides]).config for number, overrides in enumerate(lines)}
-    return describe(list(check_together(trials)))
+    trials = {str(number): compose([*base_overrides(), *overrides]) for number, overrides in enumerate(lines)}
+    found = list(check_together({number: trial.config for number, trial in trials.items()}))
+    for trial in trials.values():
+        facts = Facts(given=trial.given, added=trial.added, unknown_keys=trial.unknown, swept=frozenset(names))
+        found += [f for f in preflight(trial.config, facts) if set(f.keys) & set(names) and f not in found]
+    return describe(sorted(found, key=lambda finding: finding.severity.rank))
 
 
 def describe(findings: list[PreflightFinding]) -> dict[str, Any]:
@@ -93,7 +131,7 @@ def describe(findings: list[PreflightFinding]) -> dict[str, Any]:
     return {
         "verdict": verdict(findings).value.upper(),
         "code": told[0].code if told else None,
-        "codes": [finding.code for finding in findings],
+        "codes": [name for finding in findings for name in (finding.code, *SPELLINGS.get(finding.code, ()))],
         "fix": list(told[0].nearest) if told else [],
         "suggestions": {finding.keys[0]: finding.nearest[0] for finding in unknown},
         "text": "; ".join(_prose(finding) for finding in told),

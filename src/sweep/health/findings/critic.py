@@ -84,29 +84,37 @@ def _explained(evidence: Evidence) -> tuple[Finding, ...]:
 
 
 def _growth(evidence: Evidence) -> tuple[Finding, ...]:
-    """Diverging: gradient norm many times its start while the loss has grown as well."""
+    """Diverging: loss many times its start and high, or gradient norm many times its start with the loss grown too."""
+    limits = evidence.limits
     norm, loss = evidence.series(Quantity.CRITIC_GRAD_NORM), evidence.series(Quantity.VALUE_LOSS)
-    if norm is None or loss is None or len(norm) < evidence.limits.critic_steps:
+    if loss is None or len(loss) < limits.critic_steps:
         return ()
-    start, end = start_level(norm.values), final_level(norm.values)
-    worse = final_level(loss.values) > 2 * start_level(loss.values)
-    if not worse or not end > evidence.limits.critic_growth * start:
+    start, end = start_level(loss.values), final_level(loss.values)
+    by_norm = norm is not None and len(norm) >= limits.critic_steps and end > 2 * start
+    by_norm = by_norm and norm is not None and _times_start(norm) > limits.critic_growth
+    if not by_norm and not (end > limits.vf_loss and _times_start(loss) > limits.critic_growth):
         return ()
+    also = f", gradient norm {_times_start(norm):.3g} times its start" if norm is not None else ""
     return (
         Finding(
             code=Code.CRITIC_DIVERGING,
             severity=Severity.ERROR,
-            metric=norm.name,
-            first_step=int(norm.steps[int(np.argmax(norm.values > (start + end) / 2))]),
-            last_step=int(norm.steps[-1]),
-            seen=f"critic gradient norm from {start:.3g} to {end:.3g} while its loss grew to "
-            f"{final_level(loss.values):.3g}",
+            metric=loss.name,
+            first_step=int(loss.steps[int(np.argmax(loss.values > (start + end) / 2))]),
+            last_step=int(loss.steps[-1]),
+            seen=f"critic loss grew from {start:.3g} to {end:.3g}{also}",
             advice="lower the critic's learning rate",
             direction=(Move(Way.LOWER, knobs.CRITIC_LR),),
             source="verl#5637; METHOD section 6",
             figures=(("start", start), ("end", end)),
         ),
     )
+
+
+def _times_start(series: Series) -> float:
+    """How many times its level at the start the level at the end is; infinite for a start of zero."""
+    start, end = start_level(series.values), final_level(series.values)
+    return end / start if start > 0 else float("inf")
 
 
 def _advantages(evidence: Evidence) -> tuple[Finding, ...]:

@@ -20,7 +20,7 @@ from sweep.health.findings.reward_loss import fell_below_start
 from sweep.health.limits import Limits
 from sweep.health.metric_names import Measured, Quantity, Unit
 from sweep.health.metric_table import Series
-from sweep.health.trend import final_level, fit_line, level_points
+from sweep.health.trend import episodes, final_level, fit_line, level_points
 
 SOURCE = "S0 sections 1.1 and 2.2; METHOD section 3"
 STRONGER = (Move(Way.RAISE, keys.KL_COEF, "at most 0.01"), Move(Way.LOWER, keys.ACTOR_LR))
@@ -32,7 +32,7 @@ def kl_band(evidence: Evidence) -> tuple[Finding, ...]:
     kl = evidence.recent(Quantity.REFERENCE_KL)
     if kl is None:
         return _not_measured(evidence)
-    for rule in (_explosion, _negative, _high, _low):
+    for rule in (_explosion, _negative, _spikes, _high, _low):
         finding = rule(evidence, kl)
         if finding is not None:
             return (finding,)
@@ -100,6 +100,25 @@ def _negative(evidence: Evidence, kl: Measured) -> Finding | None:
     )
 
 
+def _spikes(evidence: Evidence, kl: Measured) -> Finding | None:
+    """Points above the explosion limit while the level is in its band."""
+    limit = explosion_limit(evidence.limits, kl.unit)
+    over = kl.series.values > limit
+    if not over.any() or final_level(kl.series.values) > band(evidence.limits, kl.unit)[1]:
+        return None
+    return _finding(
+        evidence,
+        kl,
+        Code.KL_SPIKE,
+        Severity.WARN,
+        f"{int(np.count_nonzero(over))} of {len(over)} points above {limit:g} {kl.unit.value} in {episodes(over)} "
+        f"episode(s), highest {float(kl.series.values.max()):.3g}; the level is back in its band",
+        "single updates went too far: clip harder or lower the learning rate if it happens again",
+        (Move(Way.LOWER, knobs.CLIP_GRAD), Move(Way.LOWER, keys.ACTOR_LR)),
+        first_step=int(kl.series.steps[int(np.argmax(over))]),
+    )
+
+
 def _high(evidence: Evidence, kl: Measured) -> Finding | None:
     limits = evidence.limits
     top = band(limits, kl.unit)[1]
@@ -162,6 +181,7 @@ def _not_measured(evidence: Evidence) -> tuple[Finding, ...]:
             first_step=None,
             last_step=None,
             seen=seen,
+            confidence=Confidence.HIGH if off or zero else Confidence.LOW,
             advice="step 2 of the method cannot run until KL to the reference is measured; "
             "KL within an update never stands in for it",
             direction=(
