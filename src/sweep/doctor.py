@@ -27,7 +27,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from sweep.health.doctor import Evidence, diagnose_log
 
     evidence = Evidence(
-        checkpoints=tuple(options.checkpoint), total_steps=options.total_steps, exit_code=options.exit_code
+        granted_cpus=options.granted_cpus,
+        host_cpus=options.host_cpus,
+        checkpoints=tuple(options.checkpoint),
+        total_steps=options.total_steps,
+        exit_code=options.exit_code,
+        silent_seconds=options.silent_seconds,
     )
     try:
         if options.log == "-":
@@ -75,6 +80,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--total-steps", type=int, help="steps that the run should have reached")
     parser.add_argument("--exit-code", type=int, help="exit code of the process")
+    parser.add_argument(
+        "--silent-seconds", type=float, help="seconds since the log's last line, of a run that is alive"
+    )
+    parser.add_argument("--granted-cpus", type=int, help="CPUs that the job was granted")
+    parser.add_argument("--host-cpus", type=int, help="CPUs that its host has")
     parser.add_argument("--checkpoint", action="append", default=[], metavar="NAME", help="a complete checkpoint")
     return parser
 

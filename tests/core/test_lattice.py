@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep.core.lattice import (
@@ -109,6 +109,7 @@ def test_a_size_of_zero_is_refused_by_name(name: str) -> None:
         project(100, **{"train_batch": 512, name: 0})
 
 
+@settings(deadline=None)
 @given(
     requested=st.floats(0.1, 4096),
     train_batch=st.integers(1, 4096),
@@ -138,6 +139,7 @@ def test_every_projection_satisfies_all_of_verls_conditions(
     assert wanted * 2 / 3 <= point.train_batch <= wanted * 4 / 3
 
 
+@settings(deadline=None)
 @given(requested=st.floats(0.1, 4096), dp=ranks, micro=micros, n=samples)
 def test_no_valid_mini_batch_is_nearer_than_the_projected_one(
     requested: float, dp: int, micro: int | None, n: int
@@ -147,6 +149,7 @@ def test_no_valid_mini_batch_is_nearer_than_the_projected_one(
     assert abs(point.mini_batch - requested) == min(abs(size - requested) for size in valid)
 
 
+@settings(deadline=None)
 @given(requested=st.floats(0.1, 4096), train_batch=st.integers(1, 4096), dp=ranks, micro=micros, n=samples)
 def test_projecting_a_projection_changes_nothing(
     requested: float, train_batch: int, dp: int, micro: int | None, n: int
@@ -157,6 +160,7 @@ def test_projecting_a_projection_changes_nothing(
     assert (twice.mini_batch, twice.train_batch) == (once.mini_batch, once.train_batch)
 
 
+@settings(deadline=None)
 @given(train_batch=st.integers(1, 4096), dp=ranks, micro=micros, n=samples)
 def test_valid_mini_batches_are_exactly_the_sizes_that_meet_the_conditions(
     train_batch: int, dp: int, micro: int | None, n: int

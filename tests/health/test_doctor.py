@@ -349,3 +349,62 @@ def test_a_cause_in_the_middle_of_an_endless_line_is_found() -> None:
 def test_braces_in_a_remedy_are_filled_or_fall_back() -> None:
     assert "transfer_queue" in diagnose_log("ModuleNotFoundError: No module named 'transfer_queue'").fix[0]
     assert "{" not in diagnose_log("RuntimeEnvSetupError: broken").fix[0]
+
+
+RAY_DEATH = (
+    "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+    "\tclass_name: create_colocated_worker_cls.<locals>.WorkerDict\n\tpid: 4378\n"
+    "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker "
+    "unexpectedly exits with a connection error code 2. End of file. There are some potential root causes. (1) The "
+    "process is killed by SIGKILL by OOM killer due to high memory usage. (2) ray stop --force is called. (3) The "
+    "worker is crashed unexpectedly due to SIGSEGV or other unexpected errors."
+)
+
+
+def test_rays_list_of_potential_causes_is_no_cause() -> None:
+    assert diagnose_log(RAY_DEATH).code == "UNKNOWN_WORKER_DEATH"
+
+
+@pytest.mark.parametrize(
+    "warning",
+    [
+        "WARNING 03-19 11:07:19 [cuda.py:22] Failed with ImportError('libx.so: cannot open shared object file')",
+        "(raylet) /tmp/ray/session_1 is over 95% full, available space: 11 GB; capacity: 460 GB.",
+        "Warning: The following resource request cannot be scheduled right now: {'CPU': 1.0}",
+    ],
+)
+def test_a_warning_is_the_cause_only_if_nothing_better_follows(warning: str) -> None:
+    assert diagnose_log(f"{warning}\nKeyError: 'x'").code == "UNCATALOGUED_ERROR"
+    assert diagnose_log(f"{warning}\nCUDA out of memory.").code == "CUDA_OOM"
+    alone = diagnose_log(f"{warning}\n{RAY_DEATH}")
+    assert alone.code in ("LIBRARY_MISSING", "DISK_FULL", "RESOURCES_PENDING")
+    assert alone.confidence is Confidence.LOW
+
+
+def test_an_exception_that_training_survived_before_is_not_the_cause_when_it_comes_again() -> None:
+    log = "\n".join(
+        [f"ValueError: unparsable answer\nstep:{step} - a:1" for step in range(1, 6)]
+        + ["ValueError: unparsable answer", "Watchdog caught collective operation timeout: WorkNCCL"]
+    )
+    assert diagnose_log(log).code == "NCCL_TIMEOUT"
+
+
+def test_a_second_trial_in_one_log_is_not_over_because_the_first_was() -> None:
+    log = "step:1 - a:1\nstep:2 - a:1\nTraining Progress: 100%|#| 2/2 [00:01<00:00]\nstep:1 - a:1\nCUDA out of memory."
+    found = diagnose_log(log)
+    assert (found.code, found.last_step) == ("CUDA_OOM", 1)
+
+
+def test_the_last_step_line_after_its_progress_bar_changes_nothing() -> None:
+    log = "Training Progress: 100%|#| 2/2 [00:01<00:00]\nstep:2 - a:1\nActorDiedError: the actor is dead"
+    assert diagnose_log(log).code == "TEARDOWN_FAILURE"
+
+
+@pytest.mark.parametrize(("silent", "code"), [(1199.0, "ENDED_WITHOUT_ERROR"), (1200.0, "SILENT_HANG")])
+def test_long_silence_is_a_hang(silent: float, code: str) -> None:
+    assert diagnose_log("step:5 - a:1", Evidence(silent_seconds=silent)).code == code
+
+
+def test_silence_at_the_start_is_a_start_that_hangs() -> None:
+    found = diagnose_log("Started a local Ray instance.", Evidence(silent_seconds=5000.0))
+    assert (found.code, found.failure_class) == ("SILENT_START", FailureClass.HANG)

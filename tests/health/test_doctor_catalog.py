@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep.core.failure import FailureClass, Retry
@@ -67,6 +67,7 @@ def test_a_gate_is_the_longest_certain_text_of_each_alternative(expression: str,
     assert gates(expression) == expected
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.sampled_from(["abc", "de?", r"\d+", "(?:x|yz)", "[mn]", "q*", ".", "f+", "|", r"\(", "w{1,2}", " "]),

@@ -30,24 +30,26 @@ def answers(found: Diagnosis) -> bool:
     return bool(found.code) and isinstance(found.failure_class, FailureClass) and found.line_number >= 0
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_text_gets_an_answer(text: str) -> None:
     assert answers(diagnose_log(text))
 
 
+@settings(deadline=None)
 @given(st.binary())
 def test_any_bytes_get_an_answer(content: bytes) -> None:
     assert answers(diagnose_log(lines_of(io.BytesIO(content))))
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(FRAGMENTS, max_size=30), st.integers(0, 400))
 def test_interleaved_and_truncated_logs_get_an_answer(fragments: list[str], cut: int) -> None:
     text = "\n".join(fragments)
     assert answers(diagnose_log(text[: max(0, len(text) - cut)]))
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(FRAGMENTS, max_size=12), st.randoms(use_true_random=False))
 def test_bytes_flipped_in_a_log_raise_nothing(fragments: list[str], random) -> None:  # type: ignore[no-untyped-def]
     content = bytearray("\n".join(fragments).encode("utf-8", "surrogatepass"))
@@ -56,6 +58,7 @@ def test_bytes_flipped_in_a_log_raise_nothing(fragments: list[str], random) -> N
     assert answers(diagnose_log(lines_of(io.BytesIO(bytes(content)))))
 
 
+@settings(deadline=None)
 @given(st.lists(FRAGMENTS, max_size=12))
 def test_every_answer_is_plain_json(fragments: list[str]) -> None:
     import json

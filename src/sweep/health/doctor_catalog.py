@@ -23,6 +23,7 @@ class Kind(Enum):
     CAUSE = "cause"
     SYMPTOM = "symptom"
     ENVELOPE = "envelope"
+    WARNING = "warning"
     CONSEQUENCE = "consequence"
     RULE = "rule"
 

@@ -48,6 +48,7 @@ class Evidence:
     total_steps: int | None = None
     last_step: int | None = None
     exit_code: int | None = None
+    silent_seconds: float | None = None
 
 
 def refine(code: str, computed: Mapping[str, object], last_step: int, evidence: Evidence) -> Refined:

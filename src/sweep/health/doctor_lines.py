@@ -23,6 +23,8 @@ LOG_PREFIX = re.compile(
 )
 """What torch, logging and container tools put in front of a line."""
 
+MILD = re.compile(r"\b(?:WARNING|WARN|INFO|DEBUG)\b")
+
 REPEATED = re.compile(r"\s*\[repeated \d+x across cluster\].*$")
 
 RAISED = re.compile(
@@ -37,25 +39,30 @@ RAY_CALL = re.compile(r"\bray::(?P<name>[\w.]+)\(")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line without prefixes, and the process it came from; empty for the driver's own."""
+    """A line without prefixes, the process it came from (empty for the driver's own), and if it is no error.
+
+    `mild` is true of a line that its logger calls a warning or less.
+    """
 
     text: str
     process: str
+    mild: bool = False
 
 
 def strip_prefixes(raw: str) -> Line:
     """The line without colours, process names, time stamps and Ray's note on repetitions."""
     text = ANSI.sub("", raw) if "\x1b" in raw else raw
-    text, process = text.rstrip(), ""
+    text, process, mild = text.rstrip(), "", False
     for _ in range(4):  # a vLLM process inside a Ray actor inside a container: three, and one to spare
         found = RAY_PREFIX.match(text) or LOG_PREFIX.match(text)
         if found is None or found.end() == 0:
             break
         process = process or found.groupdict().get("pid") or ""
+        mild = mild or MILD.search(found[0]) is not None
         text = text[found.end() :]
     if "[repeated" in text:
         text = REPEATED.sub("", text)
-    return Line(text, process)
+    return Line(text, process, mild or text.startswith(("WARNING", "UserWarning", "DEBUG")))
 
 
 def raised_type(text: str) -> str | None:

@@ -43,6 +43,9 @@ WRAPPERS = frozenset(
 ENVELOPE_REACH = 400
 """Lines above an envelope in which its cause is looked for. Ours: a child's traceback is printed in one piece."""
 
+SILENT_SECONDS = 1200.0
+"""Silence after which a run counts as hung: twice NCCL's time-out, which would have spoken. Ours."""
+
 KILLED = (137, -9)
 """Exit codes of a process that was ended by signal 9: as a shell and as Python report it."""
 
@@ -103,8 +106,9 @@ def _after_end(catalog: Catalog, hits: list[Hit], raised: list[Raised]) -> Choic
 
 def _best(hits: list[Hit], raised: list[Raised], scan: Scan, catalog: Catalog) -> Choice | None:
     """The best explanation: a known cause, an envelope with its cause, an unknown exception, a symptom, the rest."""
-    by_kind = {kind: [hit for hit in hits if hit.failure.kind is kind] for kind in Kind}
-    unknown = _unexplained(hits, raised)
+    by_kind = {kind: [hit for hit in hits if hit.kind is kind] for kind in Kind}
+    unexplained = _unexplained(hits, raised)
+    unknown = [entry for entry in unexplained if entry.type_name not in scan.harmless]
     enveloped = _enveloped(by_kind, unknown)
     cause = _first(by_kind[Kind.CAUSE])
     if enveloped is not None and (cause is None or cause.failure.code in enveloped.failure.wraps):
@@ -114,10 +118,12 @@ def _best(hits: list[Hit], raised: list[Raised], scan: Scan, catalog: Catalog) -
     symptom = _first(by_kind[Kind.SYMPTOM])
     if unknown and (symptom is None or unknown[0].line_number < symptom.line_number):
         return _uncatalogued(unknown[0], catalog)
-    for kind in (Kind.SYMPTOM, Kind.ENVELOPE):
+    for kind in (Kind.SYMPTOM, Kind.ENVELOPE, Kind.WARNING):
         found = _first(by_kind[kind])
         if found is not None:
-            return Choice(found.failure, found.line_number, found.text, found)
+            return Choice(found.failure, found.line_number, found.text, found, doubtful=kind is Kind.WARNING)
+    if unexplained:
+        return _uncatalogued(unexplained[0], catalog)
     return _consequence(by_kind[Kind.CONSEQUENCE], scan, catalog)
 
 
@@ -176,6 +182,8 @@ def _silent(scan: Scan, catalog: Catalog, evidence: Evidence) -> Choice:
     """What a log without an error means."""
     if evidence.exit_code in KILLED:
         code = "KILLED_DURING_SAVE" if scan.saving_step is not None else "KILLED_BY_SIGNAL"
+    elif (evidence.silent_seconds or 0.0) >= SILENT_SECONDS:
+        code = "SILENT_HANG" if scan.last_step > 0 or not scan.starting else "SILENT_START"
     elif evidence.exit_code == 0 and scan.last_step > 0:
         code = "ENDED_EARLY"
     elif scan.last_step > 0:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections import deque
 
-from sweep.health.doctor_catalog import Catalog
+from sweep.health.doctor_catalog import Catalog, Kind
 from sweep.health.doctor_lines import Line, frame_name, raised_type, strip_prefixes
-from sweep.health.doctor_signs import Hit, Raised, Scan, survived
+from sweep.health.doctor_signs import Hit, Raised, Scan, as_number, named_numbers, read_details, survived
 
 LONGEST_LINE = 8192
 """Characters that are looked at in one piece; a longer line is cut, with an overlap."""
@@ -114,7 +114,8 @@ class LogScanner:
             number = int(step[1])
             if number > 0:
                 found.steps_seen += 1
-                found.last_step = max(found.last_step, number)
+                found.last_step = number
+                found.ended = found.ended and found.total_steps is not None and number >= found.total_steps
             if found.saving_step is not None and number >= found.saving_step:
                 found.saved_steps.add(found.saving_step)
                 found.saving_step = None
@@ -133,8 +134,8 @@ class LogScanner:
             return
         done, total = int(pairs[-1][0]), int(pairs[-1][1])
         found.total_steps = total
-        found.last_step = max(found.last_step, min(done, total))
-        found.ended = found.ended or (total > 0 and done >= total)
+        found.last_step = max(found.last_step, done) if 0 < done <= total else found.last_step
+        found.ended = 0 < total <= done
 
     def _note(self, raw: str) -> bool:
         """Record where the run is and what it was set to; True if the line tells any of it."""
@@ -143,7 +144,7 @@ class LogScanner:
         found.starting = found.starting or starting
         configured = "gpu_memory_utilization" in raw or "max_num_" in raw
         if configured:
-            read = {name: _number(value) for name, value in SETTING.findall(raw)}
+            read = {name: as_number(value) for name, value in SETTING.findall(raw)}
             found.settings.update({name: value for name, value in read.items() if isinstance(value, int | float)})
         return ended or starting or configured
 
@@ -184,15 +185,25 @@ class LogScanner:
             return
         found = self._found
         failure, text = self._catalog.failures[place], line.text[:LONGEST_LINE]
-        hit = Hit(failure, found.lines, text, line.process, found.steps_seen, found.ended, found.lines)
-        hit.computed.update(_named(match))
+        mild = line.mild and failure.kind is not Kind.CONSEQUENCE
+        hit = Hit(
+            failure,
+            found.lines,
+            text,
+            line.process,
+            found.steps_seen,
+            found.ended,
+            last_line=found.lines,
+            kind=Kind.WARNING if mild else failure.kind,
+        )
+        hit.computed.update(named_numbers(match))
         self._latest[place] = hit
         self._hot_until = found.lines + DETAIL_LINES
         near = [entry for entry in self._frames if found.lines - entry[0] <= FRAMES_BEFORE]
         own = [entry for entry in near if entry[1] == line.process]
         hit.frames = [(rank, phase) for _, _, rank, phase in own or near]
         for text in (*self._recent, line.text):
-            _read_details(hit, text)
+            read_details(hit, text)
 
     def _raise(self, line: Line) -> bool:
         """Record the exception that the line names; True if it names one."""
@@ -200,7 +211,10 @@ class LogScanner:
         found = self._found
         if name is None or name.endswith("Warning"):
             return False
-        found.raised = [entry for entry in found.raised if not survived(entry.steps_seen, found.steps_seen)]
+        old = [entry for entry in found.raised if survived(entry.steps_seen, found.steps_seen)]
+        if old and len(found.harmless) < UNEXPLAINED_KEPT:
+            found.harmless.update(entry.type_name for entry in old)
+        found.raised = [entry for entry in found.raised if entry not in old]
         if len(found.raised) < UNEXPLAINED_KEPT:
             text = line.text[:LONGEST_LINE]
             found.raised.append(Raised(name, found.lines, text, line.process, found.steps_seen, found.ended))
@@ -210,30 +224,5 @@ class LogScanner:
         """Look for numbers of a recent hit; True if there is a recent one."""
         near = [hit for hit in self._latest.values() if 0 < self._found.lines - hit.line_number <= DETAIL_LINES]
         for hit in near:
-            _read_details(hit, line.text)
+            read_details(hit, line.text)
         return bool(near)
-
-
-def _read_details(hit: Hit, text: str) -> None:
-    for pattern in hit.failure.details:
-        for name, value in _named(pattern.search(text)).items():
-            if name.startswith("each_"):
-                kept = hit.computed.setdefault(name.removeprefix("each_"), [])
-                if isinstance(kept, list) and value not in kept:
-                    kept.append(value)
-            else:
-                hit.computed.setdefault(name, value)
-
-
-def _named(match: re.Match[str] | None) -> dict[str, object]:
-    if match is None:
-        return {}
-    return {name: _number(value) for name, value in match.groupdict().items() if value is not None}
-
-
-def _number(text: str) -> object:
-    try:
-        value = float(text)
-    except ValueError:
-        return text
-    return int(value) if value == int(value) and "." not in text else value

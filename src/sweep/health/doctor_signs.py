@@ -1,10 +1,11 @@
-"""What a pass over a log keeps: `Hit`, `Raised`, `Scan`."""
+"""What a pass over a log keeps: `Hit`, `Raised`, `Scan`, and how numbers get into a hit."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
-from sweep.health.doctor_catalog import Failure
+from sweep.health.doctor_catalog import Failure, Kind
 
 
 @dataclass(slots=True)
@@ -18,6 +19,7 @@ class Hit:
     steps_seen: int
     after_end: bool
     last_line: int
+    kind: Kind
     computed: dict[str, object] = field(default_factory=dict)
     frames: list[tuple[int, str]] = field(default_factory=list)
 
@@ -36,7 +38,7 @@ class Raised:
 
 @dataclass(slots=True)
 class Scan:
-    """What one pass over a log found."""
+    """What one pass over a log found; `harmless` are types of exceptions that training survived before."""
 
     hits: list[Hit] = field(default_factory=list)
     raised: list[Raised] = field(default_factory=list)
@@ -50,6 +52,7 @@ class Scan:
     saved_steps: set[int] = field(default_factory=set)
     starting: bool = False
     settings: dict[str, float] = field(default_factory=dict)
+    harmless: set[str] = field(default_factory=set)
 
 
 def survived(steps_then: int, steps_now: int) -> bool:
@@ -58,3 +61,31 @@ def survived(steps_then: int, steps_now: int) -> bool:
     One step is not enough: Ray forwards the lines of other processes late.
     """
     return steps_now - steps_then >= 2
+
+
+def read_details(hit: Hit, text: str) -> None:
+    """Add the numbers that the text holds for the hit; those found first stay."""
+    for pattern in hit.failure.details:
+        for name, value in named_numbers(pattern.search(text)).items():
+            if name.startswith("each_"):
+                kept = hit.computed.setdefault(name.removeprefix("each_"), [])
+                if isinstance(kept, list) and value not in kept:
+                    kept.append(value)
+            else:
+                hit.computed.setdefault(name, value)
+
+
+def named_numbers(match: re.Match[str] | None) -> dict[str, object]:
+    """The match's named groups, numerals as numbers."""
+    if match is None:
+        return {}
+    return {name: as_number(value) for name, value in match.groupdict().items() if value is not None}
+
+
+def as_number(text: str) -> object:
+    """The text as a number if it is one."""
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    return int(value) if value == int(value) and "." not in text else value

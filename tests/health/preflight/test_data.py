@@ -36,6 +36,12 @@ def test_the_dropped_share_is_told() -> None:
     assert "ROWS_DROPPED" not in codes({}, Facts(dataset_rows=512))
 
 
+def test_an_overlong_prompt_that_would_end_the_run_is_remarked_on() -> None:
+    assert only("OVERLONG_PROMPT_RAISES", {keys.TRUNCATION: "error"}).severity is Severity.INFO
+    assert "OVERLONG_PROMPT_RAISES" not in codes({keys.TRUNCATION: "left"})
+    assert "OVERLONG_PROMPT_RAISES" not in codes({keys.TRUNCATION: "error", keys.FILTER_PROMPTS: True})
+
+
 def test_columns_that_verl_reads_must_be_there() -> None:
     finding = only("COLUMNS_MISSING", {}, Facts(dataset_columns=frozenset({"question", "data_source"})))
     assert finding.computed["missing"] == ["prompt", "reward_model"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.health.preflight import Facts, ModelFacts, keys
+from sweep.health.preflight import Facts, ModelFacts, Severity, keys
 from sweep.health.preflight.parallel import fitting_tensor_parallel, fitting_ulysses
 
 from .sound import codes, only
@@ -108,6 +108,35 @@ def test_lambda_lies_between_0_and_1(lam: float, named: bool) -> None:
 def test_validation_cannot_sample_at_temperature_0() -> None:
     assert "VAL_SAMPLING_COLD" in codes({keys.ROLLOUT_VAL_SAMPLE: True, keys.ROLLOUT_TEMPERATURE: 0})
     assert "VAL_SAMPLING_COLD" not in codes({keys.ROLLOUT_VAL_SAMPLE: True})
+
+
+def test_a_group_of_one_has_no_advantage() -> None:
+    assert only("GROUP_OF_ONE", {keys.ADV_ESTIMATOR: "grpo"}).severity is Severity.ERROR
+    assert "GROUP_OF_ONE" not in codes({keys.ADV_ESTIMATOR: "grpo", keys.ROLLOUT_N: 5})
+    assert "GROUP_OF_ONE" not in codes({keys.ADV_ESTIMATOR: "gae"})
+
+
+@pytest.mark.parametrize(
+    ("temperature", "code"), [(1.0, None), (0.01, None), (0.0, "ROLLOUT_GREEDY"), (-0.1, "OUT_OF_RANGE")]
+)
+def test_training_samples_are_sampled(temperature: float, code: str | None) -> None:
+    assert codes({keys.ROLLOUT_TEMPERATURE: temperature}) == ([code] if code else [])
+
+
+def test_greedy_validation_needs_one_answer() -> None:
+    assert "VAL_COPIES" in codes({keys.ROLLOUT_VAL_N: 4})
+    assert "VAL_COPIES" not in codes({keys.ROLLOUT_VAL_N: 4, keys.ROLLOUT_VAL_SAMPLE: True})
+    assert "VAL_COPIES" not in codes({keys.ROLLOUT_VAL_N: 1})
+
+
+def test_no_samples_at_all_are_an_error() -> None:
+    assert "OUT_OF_RANGE" in codes({keys.ROLLOUT_N: 0})
+
+
+@pytest.mark.parametrize(("tensor", "pipeline", "named"), [(4, 2, False), (4, 4, True), (3, 1, True)])
+def test_megatrons_model_copies_use_up_the_gpus(tensor: int, pipeline: int, named: bool) -> None:
+    changes = {keys.ACTOR_STRATEGY: "megatron", keys.MEGATRON_TP: tensor, keys.MEGATRON_PP: pipeline}
+    assert ("MEGATRON_NOT_DIVIDING_WORLD" in codes(changes)) == named
 
 
 def test_mixed_precision_is_a_mapping() -> None:

@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep.health.preflight import Facts, PreflightFinding, Severity, UnknownKey, keys, preflight, verdict
@@ -65,6 +65,7 @@ def test_an_unknown_key_is_an_error_with_its_suggestions() -> None:
     assert finding.nearest == ("algorithm.kl_ctrl.kl_coef",)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(sorted(SOUND)), VALUES, max_size=6))
 def test_any_values_at_all_get_findings_and_never_an_exception(changes: dict[str, object]) -> None:
     facts = Facts(
@@ -75,6 +76,7 @@ def test_any_values_at_all_get_findings_and_never_an_exception(changes: dict[str
         json.dumps(finding.to_json(), default=str)
 
 
+@settings(deadline=None)
 @given(
     train=st.integers(1, 600),
     mini=st.integers(1, 300),

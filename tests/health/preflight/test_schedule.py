@@ -39,6 +39,16 @@ def test_a_warm_up_as_long_as_the_trial_is_a_warning(warmup: int, named: bool) -
     assert ("WARMUP_OUTLASTS_TRIAL" in codes({keys.ACTOR_WARMUP_STEPS: warmup}, Facts(trial_steps=500))) == named
 
 
+@pytest.mark.parametrize(("first", "named"), [(499, False), (500, True), (0, False)])
+def test_a_critic_that_trains_alone_to_the_end_is_an_error(first: int, named: bool) -> None:
+    assert ("ACTOR_NEVER_TRAINS" in codes({keys.CRITIC_WARMUP: first}, Facts(trial_steps=500))) == named
+
+
+@pytest.mark.parametrize(("ratio", "named"), [(0.0, False), (0.99, False), (1.0, True), (-0.1, True)])
+def test_the_warm_up_ratio_is_a_share(ratio: float, named: bool) -> None:
+    assert ("OUT_OF_RANGE" in codes({keys.ACTOR_WARMUP_RATIO: ratio})) == named
+
+
 def test_a_cosine_that_ends_with_the_trial_is_remarked_on() -> None:
     short = {keys.ACTOR_SCHEDULER: "cosine", keys.TOTAL_STEPS: 500}
     facts = Facts(trial_steps=500)

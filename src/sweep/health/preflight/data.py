@@ -74,6 +74,15 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
                 keys=(keys.TRAIN_FILES,),
                 source="verl utils/dataset/rl_dataset.py",
             )
+    if flag(config, keys.FILTER_PROMPTS) is False and text(config, keys.TRUNCATION) == "error":
+        yield info(
+            "OVERLONG_PROMPT_RAISES",
+            f"{keys.FILTER_PROMPTS} is false and {keys.TRUNCATION} is error",
+            f"one prompt above {keys.MAX_PROMPT} ends the run when its batch is drawn",
+            nearest=(f"{keys.FILTER_PROMPTS}=true", f"{keys.TRUNCATION}=left"),
+            keys=(keys.FILTER_PROMPTS, keys.TRUNCATION),
+            source="verl utils/dataset/rl_dataset.py",
+        )
     yield from _rows(config, facts)
     yield from _columns(config, facts)
     yield from _reward(config, facts)

@@ -69,7 +69,7 @@ DEAD_KEYS = (
 )
 
 MOVED_KEYS = {
-    "custom_reward_function.path": keys.REWARD_PATH,
+    keys.OLD_REWARD_PATH: keys.REWARD_PATH,
     "custom_reward_function.name": "reward.custom_reward_function.name",
     "reward_model.enable": keys.REWARD_MODEL_ENABLE,
     "reward_model.model.path": "reward.reward_model.model_path",

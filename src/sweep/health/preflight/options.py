@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sweep.health.preflight import keys
 from sweep.health.preflight.facts import Facts
-from sweep.health.preflight.finding import PreflightFinding, error
+from sweep.health.preflight.finding import PreflightFinding, error, warn
 from sweep.health.preflight.settings import Config, flag, number, text, uses_megatron, whole
 
 SCHEDULERS = ("constant", "cosine")
@@ -19,9 +19,16 @@ STRATEGIES = ("fsdp", "fsdp2", "fsdp_turbo", "megatron", "torchtitan", "veomni",
 """Source: verl workers/config/engine.py and the files of trainer/config/engine."""
 
 
+GROUP_ESTIMATORS = frozenset(
+    {"grpo", "grpo_passk", "grpo_vectorized", "rloo", "rloo_vectorized", "opo", "gdpo", "reinforce_plus_plus_baseline"}
+)
+"""Estimators that compare the samples of one prompt with each other. Source: verl trainer/ppo/core_algos.py."""
+
+
 def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
-    """Findings on options with a closed set of values."""
+    """Findings on options with a closed set of values, and on sampling."""
     yield from _rollout_engine(config)
+    yield from _sampling(config)
     yield from _training(config)
 
 
@@ -46,6 +53,48 @@ def _rollout_engine(config: Config) -> Iterator[PreflightFinding]:
     stages = whole(config, keys.ROLLOUT_PP)
     if stages is not None and stages != 1:
         yield _removed(keys.ROLLOUT_PP, stages, f"{keys.ROLLOUT_PP}=1", "verl workers/config/rollout.py")
+
+
+def _sampling(config: Config) -> Iterator[PreflightFinding]:
+    estimator, samples = text(config, keys.ADV_ESTIMATOR), whole(config, keys.ROLLOUT_N)
+    if samples is not None and samples < 1:
+        yield error(
+            "OUT_OF_RANGE",
+            f"{keys.ROLLOUT_N} is {samples}",
+            "every prompt needs a response",
+            nearest=(f"{keys.ROLLOUT_N}=1",),
+            keys=(keys.ROLLOUT_N,),
+            source="verl trainer/config/rollout/rollout.yaml",
+        )
+    elif estimator in GROUP_ESTIMATORS and samples == 1:
+        yield error(
+            "GROUP_OF_ONE",
+            f"{keys.ADV_ESTIMATOR} {estimator} compares the samples of a prompt, and {keys.ROLLOUT_N} is 1",
+            "every advantage is then zero or undefined, and nothing is learned",
+            nearest=(f"{keys.ROLLOUT_N}=5", f"{keys.ADV_ESTIMATOR}=gae"),
+            keys=(keys.ADV_ESTIMATOR, keys.ROLLOUT_N),
+            source="verl trainer/ppo/core_algos.py",
+        )
+    temperature = number(config, keys.ROLLOUT_TEMPERATURE)
+    if temperature is not None and temperature <= 0.0:
+        make = error if temperature < 0.0 else warn
+        yield make(
+            "OUT_OF_RANGE" if temperature < 0.0 else "ROLLOUT_GREEDY",
+            f"{keys.ROLLOUT_TEMPERATURE} is {temperature:g}",
+            "training samples are then always the most likely tokens: nothing is explored",
+            nearest=(f"{keys.ROLLOUT_TEMPERATURE}=1.0",),
+            keys=(keys.ROLLOUT_TEMPERATURE,),
+            source="verl trainer/config/rollout/rollout.yaml",
+        )
+    if (whole(config, keys.ROLLOUT_VAL_N) or 1) > 1 and flag(config, keys.ROLLOUT_VAL_SAMPLE) is False:
+        yield warn(
+            "VAL_COPIES",
+            f"{keys.ROLLOUT_VAL_N} is {config[keys.ROLLOUT_VAL_N]} with {keys.ROLLOUT_VAL_SAMPLE} false",
+            "greedy validation gives the same answer every time",
+            nearest=(f"{keys.ROLLOUT_VAL_N}=1", f"{keys.ROLLOUT_VAL_SAMPLE}=true"),
+            keys=(keys.ROLLOUT_VAL_N, keys.ROLLOUT_VAL_SAMPLE),
+            source="verl trainer/config/rollout/rollout.yaml",
+        )
     if flag(config, keys.ROLLOUT_VAL_SAMPLE) and (number(config, keys.ROLLOUT_TEMPERATURE) or 0.0) <= 0.0:
         yield error(
             "VAL_SAMPLING_COLD",

@@ -5,6 +5,7 @@ verl checks none of this before Ray and the models are up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from sweep.core.lattice import valid_mini_batches
@@ -22,7 +23,9 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
     """Findings on parallel sizes."""
     yield from _gpus(config, facts)
     yield from _rollout_size(config, facts.model)
-    if not uses_megatron(config):
+    if uses_megatron(config):
+        yield from _megatron(config)
+    else:
         yield from _ulysses_of_actor(config, facts.model)
         yield from _ulysses_of_critic(config, facts)
 
@@ -103,6 +106,20 @@ def _rollout_size(config: Config, model: ModelFacts) -> Iterator[PreflightFindin
             keys=(keys.ROLLOUT_TP,),
             source=VLLM_SOURCE,
             computed={"kv_heads": pairs, "tp": tensor_parallel},
+        )
+
+
+def _megatron(config: Config) -> Iterator[PreflightFinding]:
+    sizes = [whole(config, key) or 1 for key in (keys.MEGATRON_TP, keys.MEGATRON_PP, keys.MEGATRON_CP)]
+    gpus, model = layout(config).gpus, max(1, math.prod(sizes))
+    if gpus is not None and gpus % model:
+        yield error(
+            "MEGATRON_NOT_DIVIDING_WORLD",
+            f"one copy of the model takes {model} GPUs (tensor x pipeline x context), the trial has {gpus}",
+            "copies must use up the GPUs; verl refuses it at its start",
+            keys=(keys.MEGATRON_TP, keys.MEGATRON_PP, keys.MEGATRON_CP, keys.GPUS_PER_NODE, keys.NODES),
+            source="verl utils/config.py",
+            computed={"world": gpus, "model": model},
         )
 
 

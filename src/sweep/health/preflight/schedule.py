@@ -22,6 +22,7 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
     yield from _epochs(config, facts)
     yield from _total(config, facts)
     yield from _warmup(config, facts)
+    yield from _critic_first(config, facts)
     yield from _cosine(config, facts)
     yield from _rate(config)
 
@@ -61,6 +62,16 @@ def _total(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
 
 def _warmup(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
     warmup, steps = whole(config, keys.ACTOR_WARMUP_STEPS), facts.trial_steps or whole(config, keys.TOTAL_STEPS)
+    ratio = number(config, keys.ACTOR_WARMUP_RATIO)
+    if ratio is not None and not 0.0 <= ratio < 1.0:
+        yield error(
+            "OUT_OF_RANGE",
+            f"{keys.ACTOR_WARMUP_RATIO} is {ratio:g}",
+            "it is a share of all steps, at least 0 and below 1",
+            nearest=(f"{keys.ACTOR_WARMUP_RATIO}=0",),
+            keys=(keys.ACTOR_WARMUP_RATIO,),
+            source="verl workers/config/optimizer.py",
+        )
     if warmup is None or warmup <= 0 or steps is None:
         return
     if warmup >= steps:
@@ -72,6 +83,19 @@ def _warmup(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
             keys=(keys.ACTOR_WARMUP_STEPS, keys.TOTAL_STEPS),
             source="S0 section 2.4; verl workers/engine_workers.py",
             computed={"warmup": warmup, "steps": steps},
+        )
+
+
+def _critic_first(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
+    first, steps = whole(config, keys.CRITIC_WARMUP), facts.trial_steps or whole(config, keys.TOTAL_STEPS)
+    if first is not None and steps is not None and first >= steps > 0:
+        yield error(
+            "ACTOR_NEVER_TRAINS",
+            f"{keys.CRITIC_WARMUP} is {first}, the run has {steps} steps",
+            "only the critic is updated before that step",
+            nearest=(f"{keys.CRITIC_WARMUP}=0",),
+            keys=(keys.CRITIC_WARMUP, keys.TOTAL_STEPS),
+            source="verl trainer/ppo/v1/trainer_base.py",
         )
 
 
