@@ -121,7 +121,7 @@ def test_a_host_whose_node_is_lost_reports_that_its_process_is_gone(launcher: Ra
 def test_a_host_that_no_node_can_run_is_an_engine_error(monkeypatch: pytest.MonkeyPatch, launcher: RayLauncher) -> None:
     picky = RayLauncher(ClusterSettings(host_resources={"moon": 1}))
     picky._address = launcher._address
-    monkeypatch.setattr("sweep.adapters.ray_launcher.CALL_SECONDS", 2.0)
+    monkeypatch.setattr("sweep.adapters.ray_launcher.LAUNCH_SECONDS", 2.0)
     with pytest.raises(EngineError, match="moon"):
         picky.launch("test-picky", ["-c", "pass"], {})
 

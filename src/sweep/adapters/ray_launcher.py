@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from sweep.adapters.ray_host import RuntimeHost
-from sweep.adapters.ray_job import CALL_SECONDS, FREE_SECONDS, RayHost, node_of
+from sweep.adapters.ray_job import FREE_SECONDS, RayHost, node_of
 from sweep.errors import ConfigError, EngineError
 
 Result = TypeVar("Result")
@@ -29,6 +29,9 @@ verl's TransferQueue takes 9 at its defaults and each worker group 3, whatever t
 fewer makes verl wait for ever without a word. Source: TransferQueue 0.1.11 controller.py, verl 0.9.1
 single_controller/ray/base.py.
 """
+
+LAUNCH_SECONDS = 180.0
+"""How long a node may take to start a host, which is a Ray worker: seconds, on a slow disk a minute. Ours."""
 
 CONNECT_SECONDS = 10.0
 """How long a given cluster may take to accept a connection. Ours."""
@@ -102,8 +105,9 @@ class RayLauncher:
         actor = ray.remote(RuntimeHost).options(**options, resources=dict(self._settings.host_resources)).remote(name)
         driver = {"RAY_ADDRESS": self._address, "RAY_COLOR_PREFIX": "0"}
         try:
-            pid = ray.get(actor.start.remote(list(arguments), {**driver, **environment}), timeout=CALL_SECONDS)
+            pid = ray.get(actor.start.remote(list(arguments), {**driver, **environment}), timeout=LAUNCH_SECONDS)
         except (ray.exceptions.RayError, OSError) as error:
+            ray.kill(actor)
             wanted = dict(self._settings.host_resources) or "no resources"
             raise EngineError(f"no node of the Ray cluster runs {name} (asked for {wanted}): {error}") from error
         self._hosts = [h for h in self._hosts if not h.closed]
