@@ -28,7 +28,17 @@ BASE = (
     f"{keys.MAX_BATCHED_TOKENS}=512",
     f"{keys.MAX_SEQS}=8",
 )
-SETTINGS = ("model=tiny", "budget.steps=20", "budget.warmup_steps=2", "stages.kl.budget.trials=3")
+SETTINGS = (
+    "model=tiny",
+    "budget.steps=20",
+    "budget.seeds=1",
+    "budget.warmup_steps=2",
+    "stages.kl.budget.trials=3",
+    "stages.token_budget.ladder.ladders.token_budget.points=[[256,4],[512,16],[1024,32],[2048,64]]",
+    "stages.lr_lambda.budget.trials=8",
+    "stages.lr_lambda.ladder.ladders.lr.multiples=[0.5,1.0,1.5,2.0]",
+    "stages.lr_lambda.ladder.ladders.lam.points=[[0.95],[0.97],[0.99]]",
+)
 
 
 @cache

@@ -97,12 +97,20 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class StageBudget:
-    """What a stage may spend: trials in total, seeds an arm, steps a trial, steps dropped as warm-up."""
+    """What a stage may spend: arms to try (the baseline is one), seeds an arm, steps a trial, steps dropped as warm-up.
+
+    `trials` counts arms, so that asking for more seeds does not mean trying fewer candidates.
+    """
 
     trials: int
     steps: int
     seeds: int = 1
     warmup_steps: int = 5
+
+    @property
+    def most_trials(self) -> int:
+        """Trials if every arm needs every seed."""
+        return self.trials * self.seeds
 
 
 @dataclass(frozen=True, slots=True)

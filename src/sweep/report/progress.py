@@ -44,20 +44,20 @@ class Progress:
     def stage_started(self, stage: Stage) -> None:
         """Name the stage and its budget."""
         self._number, self._pace = 0, Pace()
-        self._say(f"stage {stage.name}: up to {stage.budget.trials} trials of {stage.budget.steps} steps")
+        self._say(f"stage {stage.name}: up to {stage.budget.most_trials} trials of {stage.budget.steps} steps")
 
     def trial_started(self, stage: Stage, proposal: Proposal, trial: Trial, folder: Path) -> None:
         """Name the trial and what it changes."""
         self._number += 1
         self._pace = self._pace.trial_started(self._clock())
-        self._say(f"  trial {self._number} of at most {stage.budget.trials}  {trial.id}  {described(proposal)}")
+        self._say(f"  trial {self._number} of at most {stage.budget.most_trials}  {trial.id}  {described(proposal)}")
 
     def stepped(self, stage: Stage, trial: Trial, step: int, metrics: Mapping[str, float]) -> None:
         """Step, reward, KL and time left."""
         self._pace = self._pace.stepped(self._clock())
-        left = self._pace.seconds_left(trial.steps - step, stage.budget.trials - self._number)
+        left = self._pace.seconds_left(trial.steps - step, stage.budget.most_trials - self._number)
         line = (
-            f"{stage.name}  trial {self._number}/{stage.budget.trials}  step {step}/{trial.steps}"
+            f"{stage.name}  trial {self._number}/{stage.budget.most_trials}  step {step}/{trial.steps}"
             f"  reward {_number(metrics, 'score')}  KL {_number(metrics, 'kl_nats')}  at most {as_time(left)} left"
         )
         if self._show is not None:

@@ -87,7 +87,7 @@ def mean_score(scores: Sequence[Score]) -> Score:
 
 def room(stage: Stage, progress: Progress) -> int:
     """How many more trials the stage may start."""
-    return stage.budget.trials - len(progress.records)
+    return stage.budget.most_trials - len(progress.records)
 
 
 def _death(record: Record) -> str:

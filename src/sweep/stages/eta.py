@@ -71,7 +71,7 @@ def _walk(stage: Stage, rule: EtaRule, progress: Progress, start: Batch) -> Deci
         step = read(stage, progress, BASELINE, arm, literal=rule.literal, earlier=earlier)
         if isinstance(step, Launch | Wait):
             if isinstance(step, Launch) and room(stage, progress) < len(step.proposals):
-                notes.append(f"the budget of {stage.budget.trials} trials is spent: the walk ends")
+                notes.append(f"the budget of {stage.budget.most_trials} trials is spent: the walk ends")
                 return _freeze(stage, rule, progress, visits, notes, start)
             return step
         measured, reading = step

@@ -59,7 +59,7 @@ def _walk(
             continue
         measured = measure(stage, progress, _arm(held, order[i]), stage.budget.seeds)
         if isinstance(measured, Launch) and room(stage, progress) < len(measured.proposals):
-            notes.append(f"the budget of {stage.budget.trials} trials is spent: ladder {ladder.name} ends")
+            notes.append(f"the budget of {stage.budget.most_trials} trials is spent: ladder {ladder.name} ends")
             break
         if not isinstance(measured, Measured):
             return measured

@@ -116,7 +116,8 @@ def _violation(constraint: Constraint, curve: Curve) -> str:
     values = [v for v in getattr(curve, constraint.series) if math.isfinite(v)]
     if not values:
         return ""
-    value = {"mean": fmean, "min": min, "max": max}[constraint.statistic](values)
+    statistics: dict[str, Callable[[list[float]], float]] = {"mean": fmean, "min": min, "max": max}
+    value = statistics[constraint.statistic](values)
     if constraint.low is not None and value < constraint.low:
         return f"{constraint.statistic} {constraint.series} {value:.4g} is under {constraint.low:g}"
     if constraint.high is not None and value > constraint.high:

@@ -9,36 +9,44 @@ from __future__ import annotations
 import math
 
 from sweep.core.decision import Ask, Decision, Freeze, Halt, Launch, Wait
-from sweep.core.overrides import NOTHING, Overrides
+from sweep.core.overrides import NOTHING
 from sweep.core.progress import Progress
 from sweep.core.stage import SearchRule, Stage
 from sweep.core.winner import Choice
 from sweep.stages.arms import Arm, Measured, measure, room
 from sweep.stages.ladder import beats
 
+BASELINE = Arm(NOTHING, NOTHING, "baseline")
+
 
 def decide(stage: Stage, rule: SearchRule, progress: Progress) -> Decision:
     """The next candidates; once the budget is spent, the best of them that beats the baseline, or the baseline."""
-    base = measure(stage, progress, Arm(NOTHING, NOTHING, "baseline"), stage.budget.seeds)
-    known = [Arm(stage.fixed.merged(s), s, "start value") for s in rule.start]
-    waiting = [measure(stage, progress, arm, stage.budget.seeds) for arm in known]
-    missing = tuple(p for step in (base, *waiting) if isinstance(step, Launch) for p in step.proposals)
-    left = room(stage, progress)
-    if missing and left > 0:
-        return Launch(missing[:left])
-    if left > 0:
+    known = _known_arms(stage, rule, progress)
+    steps = [measure(stage, progress, arm, stage.budget.seeds) for arm in known]
+    missing = tuple(p for step in steps if isinstance(step, Launch) for p in step.proposals)
+    if missing and room(stage, progress) > 0:
+        return Launch(missing[: room(stage, progress)])
+    if len(known) < stage.budget.trials:
         return Ask(1)
     if progress.running:
         return Wait()
-    if not isinstance(base, Measured) or not base.finished:
-        return Halt("the baseline did not finish; see the failures above")
-    return _freeze(stage, rule, progress, base)
+    measured = [step for step in steps if isinstance(step, Measured)]
+    if not measured or not measured[0].finished:
+        return Halt(f"the baseline did not finish: {'; '.join(measured[0].died) if measured else 'no trial ended'}")
+    return _freeze(stage, rule, measured)
 
 
-def _freeze(stage: Stage, rule: SearchRule, progress: Progress, base: Measured) -> Decision:
-    arms = _arms(stage, progress)
-    able = [m for m in arms if m.feasible and m.arm.settings != NOTHING]
-    best = max(able, key=lambda m: m.score.value, default=None)
+def _known_arms(stage: Stage, rule: SearchRule, progress: Progress) -> list[Arm]:
+    """Baseline, start values, and what the sampler proposed, each once, at most as many as the budget has arms."""
+    arms = [BASELINE, *(Arm(stage.fixed.merged(s), s, "start value") for s in rule.start)]
+    arms += [Arm(r.settings, r.requested, r.note) for r in progress.records]
+    distinct = {arm.settings: arm for arm in reversed(arms)}
+    return [distinct[s] for s in dict.fromkeys(arm.settings for arm in arms)][: stage.budget.trials]
+
+
+def _freeze(stage: Stage, rule: SearchRule, arms: list[Measured]) -> Decision:
+    base, candidates = arms[0], [m for m in arms[1:] if m.feasible]
+    best = max(candidates, key=lambda m: m.score.value, default=None)
     chosen = best if best and beats(best, base, rule.tie_margin) else base
     reason = (
         f"score {chosen.score.value:.5g} against the baseline's {base.score.value:.5g}"
@@ -51,25 +59,11 @@ def _freeze(stage: Stage, rule: SearchRule, progress: Progress, base: Measured) 
             requested=chosen.arm.requested,
             score=chosen.score,
             baseline_score=base.score,
-            trial_ids=tuple(i for m in arms for i in m.trial_ids),
+            trial_ids=tuple(dict.fromkeys(i for m in arms for i in m.trial_ids)),
             reason=reason,
             notes=tuple(_describe(stage, m) for m in arms),
         )
     )
-
-
-def _arms(stage: Stage, progress: Progress) -> list[Measured]:
-    """Every candidate with an ended trial, in order of its first start."""
-    seen: dict[Overrides, Measured] = {}
-    for record in progress.records:
-        if record.settings in seen or record.outcome is None:
-            continue
-        arm = Arm(record.settings, record.requested, record.note)
-        seeds = len(progress.arm(record.settings))
-        measured = measure(stage, progress, arm, min(seeds, stage.budget.seeds))
-        if isinstance(measured, Measured):
-            seen[record.settings] = measured
-    return list(seen.values())
 
 
 def _describe(stage: Stage, measured: Measured) -> str:
