@@ -81,8 +81,32 @@ def write_log(path: Path, size: int, dense: bool) -> tuple[int, int]:
     raise AssertionError("the log has no end")
 
 
+def measure(path: Path) -> dict[str, object]:
+    """Diagnose the log in a process of its own: times, peak memory, what was read; empty if it failed."""
+    begun = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "sweep.diagnose", str(path), "--json"], capture_output=True, text=True, check=False
+    )
+    took = time.monotonic() - begun
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode not in (0, 1):
+        print(done.stderr, file=sys.stderr)
+        return {}
+    run = json.loads(done.stdout)["runs"][0]
+    return {
+        "diagnose_seconds": round(took, 1),
+        "cpu_seconds": round(used.ru_utime + used.ru_stime, 1),
+        "load_average": round(os.getloadavg()[0], 1),
+        "cpus": os.cpu_count(),
+        "peak_mib": round(used.ru_maxrss / 1024, 1),
+        "steps_read": run["steps"],
+        "metrics_read": run["metrics"],
+        "verdict": run["verdict"],
+    }
+
+
 def main() -> int:
-    """Write, diagnose in a process of its own, print; 0 if time and memory stay within the limits."""
+    """Write, diagnose, print; 0 if all steps were read and time and memory stay within the limits."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--gib", type=float, default=1.0)
     parser.add_argument("--dense", action="store_true")
@@ -91,41 +115,18 @@ def main() -> int:
     path = options.keep or Path(tempfile.mkdtemp(prefix="sweep-large-log-")) / "console.log"
     begun = time.monotonic()
     steps, lines = write_log(path, int(options.gib * 2**30), options.dense)
-    wrote = time.monotonic() - begun
-    begun = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "sweep.diagnose", str(path), "--json"], capture_output=True, text=True, check=False
-    )
-    took = time.monotonic() - begun
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    peak_mib = used.ru_maxrss / 1024
-    if done.returncode not in (0, 1):
-        print(done.stderr, file=sys.stderr)
-        return 1
-    run = json.loads(done.stdout)["runs"][0]
-    result = {
-        "bytes": path.stat().st_size,
-        "lines": lines,
-        "steps": steps,
-        "steps_read": run["steps"],
-        "metrics_read": run["metrics"],
-        "write_seconds": round(wrote, 1),
-        "diagnose_seconds": round(took, 1),
-        "cpu_seconds": round(used.ru_utime + used.ru_stime, 1),
-        "load_average": round(os.getloadavg()[0], 1),
-        "peak_mib": round(peak_mib, 1),
-        "limit_seconds": LIMIT_SECONDS,
-        "limit_mib": LIMIT_MIB,
-        "verdict": run["verdict"],
-        "cpus": os.cpu_count(),
-    }
+    written: dict[str, object] = {"bytes": path.stat().st_size, "lines": lines, "steps": steps}
+    written["write_seconds"] = round(time.monotonic() - begun, 1)
+    measured = measure(path)
     if not options.keep:
         path.unlink()
         path.parent.rmdir()
-    print(f"{steps} steps in {lines} lines: {took:.1f} s, peak {peak_mib:.0f} MiB, verdict {run['verdict']}")
-    print(json.dumps(result))
-    within = took <= LIMIT_SECONDS and peak_mib <= LIMIT_MIB and run["steps"] == steps
-    return 0 if within else 1
+    if not measured:
+        return 1
+    took, peak_mib = float(str(measured["diagnose_seconds"])), float(str(measured["peak_mib"]))
+    print(f"{steps} steps in {lines} lines: {took} s, peak {peak_mib} MiB, verdict {measured['verdict']}")
+    print(json.dumps({**written, **measured, "limit_seconds": LIMIT_SECONDS, "limit_mib": LIMIT_MIB}))
+    return 0 if took <= LIMIT_SECONDS and peak_mib <= LIMIT_MIB and measured["steps_read"] == steps else 1
 
 
 if __name__ == "__main__":

@@ -79,10 +79,12 @@ def test_a_packed_log_is_unpacked(tmp_path: Path) -> None:
         read_runs(str(path))
 
 
-def test_a_folder_with_one_log_is_that_log_and_with_two_a_question(tmp_path: Path) -> None:
+def test_a_folder_is_its_most_exact_log_and_with_two_of_a_kind_a_question(tmp_path: Path) -> None:
+    (tmp_path / "console.log").write_text("step:1 - a:0.5\n")
+    assert dict(read_runs(str(tmp_path))[0].table.rows()) == {1: {"a": 0.5}}
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "data": {"a": 1.0}}\n')
-    assert len(read_runs(str(tmp_path))[0].table) == 1
-    (tmp_path / "other.log").write_text("step:1 - a:0.5\n")
+    assert dict(read_runs(str(tmp_path))[0].table.rows()) == {1: {"a": 1.0}}
+    (tmp_path / "other.jsonl").write_text('{"step": 1, "data": {"a": 1.0}}\n')
     with pytest.raises(ConfigError, match="name one file"):
         read_runs(str(tmp_path))
 

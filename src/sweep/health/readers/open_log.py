@@ -28,6 +28,9 @@ from sweep.health.readers.mlflow_run import (
 SNIFF_LINES = 50
 """Lines at the start that decide what a file is."""
 
+LOG_SUFFIXES = ((".jsonl",), (".csv",), (".log", ".txt"))
+"""Files of a folder that are logs, the most exact kind first."""
+
 SQLITE_MAGIC = b"SQLite format 3\x00"
 
 
@@ -71,12 +74,13 @@ def _read_folder(path: Path, run: str | None) -> list[LoggedRun]:
         return [read_run_folder(path)]
     if is_file_store(path):
         return [read_file_store(path, run)]
-    logs = sorted(p for p in path.iterdir() if p.suffix in (".jsonl", ".csv", ".log", ".txt"))
-    if len(logs) == 1:
-        return read_lines(lines_of(logs[0]), logs[0].name)
+    found = [[p for p in sorted(path.iterdir()) if p.suffix in group] for group in LOG_SUFFIXES]
+    best = next((logs for logs in found if logs), [])
+    if len(best) == 1:
+        return read_lines(lines_of(best[0]), best[0].name)
     raise ConfigError(
-        f"{path} is no MLflow run or store, and holds {len(logs)} log files "
-        f"({', '.join(p.name for p in logs[:5]) or 'none'}); name one file"
+        f"{path} is no MLflow run or store, and holds {len(best)} log files "
+        f"({', '.join(p.name for p in best[:5]) or 'none'}); name one file"
     )
 
 
