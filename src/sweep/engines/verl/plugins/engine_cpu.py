@@ -18,6 +18,8 @@ class _CpuWrapping:
         config = self.engine_config  # type: ignore[attr-defined]
         forward_only = config.forward_only
         if torch.distributed.get_world_size() > 1:
+            if config.strategy != "fsdp2":
+                raise ValueError(f"several ranks on the CPU need strategy fsdp2, got {config.strategy}")
             # verl parks a forward-only model in pinned memory, which a machine without accelerators does not have.
             config.forward_only = False
             try:

@@ -48,7 +48,10 @@ def stored_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 def _shard(module: nn.Module) -> None:
     from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+    from torch.distributed.fsdp._runtime_utils import _lazy_init
 
+    if isinstance(module, FullyShardedDataParallel):
+        _lazy_init(module, module)  # before its first forward pass FSDP 1 has no shards to go back to
     for part in module.modules():
         if isinstance(part, FSDPModule):
             part.reshard()
