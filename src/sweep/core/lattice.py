@@ -123,13 +123,7 @@ def project(
         sequence_parallel=sequence_parallel,
         log_prob_micro_batch_per_gpu=log_prob_micro_batch_per_gpu,
     )
-    batch_unit = math.lcm(batch_unit, pinned_critic_mini_batch or 1)
-    pairs = (
-        (mini_batch, nearest_multiple(train_batch, math.lcm(mini_batch, batch_unit)))
-        for mini_batch in _outwards(requested, mini_unit)
-    )
-    mini_batch, followed = next(pair for pair in pairs if _stays_close(*pair, train_batch))
-    return LatticePoint(mini_batch, followed, requested)
+    return _nearest_pair(requested, train_batch, mini_unit, math.lcm(batch_unit, pinned_critic_mini_batch or 1))
 
 
 def nearest_multiple(value: float, unit: int) -> int:
@@ -137,6 +131,15 @@ def nearest_multiple(value: float, unit: int) -> int:
     below = max(unit, math.floor(value / unit) * unit)
     above = below + unit
     return below if value - below <= above - value else above
+
+
+def _nearest_pair(requested: float, train_batch: int, mini_unit: int, batch_unit: int) -> LatticePoint:
+    pairs = (
+        (mini_batch, nearest_multiple(train_batch, math.lcm(mini_batch, batch_unit)))
+        for mini_batch in _outwards(requested, mini_unit)
+    )
+    mini_batch, followed = next(pair for pair in pairs if _stays_close(*pair, train_batch))
+    return LatticePoint(mini_batch, followed, requested)
 
 
 def _outwards(requested: float, unit: int) -> Iterator[int]:

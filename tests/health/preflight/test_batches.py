@@ -39,7 +39,9 @@ def test_dynamic_batches_do_not_switch_the_check_off() -> None:
 
 def test_a_critic_that_is_not_trained_is_not_checked() -> None:
     assert codes({keys.CRITIC_MINI: 512, keys.ADV_ESTIMATOR: "reinforce_plus_plus"}) == []
-    assert "TRAIN_LT_MINI" in codes({keys.CRITIC_MINI: 512, keys.ADV_ESTIMATOR: "reinforce_plus_plus", keys.CRITIC_ENABLE: True})
+    assert "TRAIN_LT_MINI" in codes(
+        {keys.CRITIC_MINI: 512, keys.ADV_ESTIMATOR: "reinforce_plus_plus", keys.CRITIC_ENABLE: True}
+    )
 
 
 def test_a_remainder_is_padding_in_v1_and_an_error_in_the_older_trainer() -> None:

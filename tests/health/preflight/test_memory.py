@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweep.health.preflight import Facts, ModelFacts, Severity, keys
-from sweep.health.preflight.memory import GIB, training_state_gib
+from sweep.health.preflight.memory import GIB, cache_tokens, training_state_gib
 
 from .sound import SOUND, codes, only
 
@@ -73,6 +73,23 @@ def test_offload_is_never_the_first_remedy_and_its_price_is_named() -> None:
     finding = only("TRAINING_STATE_EXCEEDS_GPU", {keys.ROLLOUT_TP: 2, keys.ROLLOUT_FREE_CACHE: False}, facts(32))
     assert "offload" not in finding.nearest[0]
     assert "costs step time" in finding.why
+
+
+QWEN_05B = ModelFacts(parameters=0.494e9, layers=24, kv_heads=2, head_size=64)
+
+
+def test_the_cache_of_a_small_model_is_counted_in_tokens() -> None:
+    tokens = cache_tokens({**SOUND, keys.ROLLOUT_UTIL: 0.4}, QWEN_05B, 80.0)
+    assert tokens == int((80 * 0.4 * GIB - 0.494e9 * 2) / (2 * 24 * 2 * 64 * 2))
+    assert cache_tokens(SOUND, ModelFacts(parameters=1e9), 80.0) is None
+
+
+def test_a_cache_below_one_sequence_is_an_error_and_below_all_a_remark() -> None:
+    token_bytes = 2 * 24 * 2 * 64 * 2
+    for tokens, code in ((767, "KV_CACHE_LT_SEQ"), (769, "KV_CACHE_LT_SEQS"), (256 * 768 + 1, None)):
+        gib = (tokens * token_bytes + 0.494e9 * 2) / GIB / 0.5
+        named = [c for c in codes({}, Facts(model=QWEN_05B, gpu_gib=gib)) if c.startswith("KV_CACHE")]
+        assert named == ([code] if code else [])
 
 
 def test_logits_of_a_micro_batch_fit_a_gpu() -> None:

@@ -139,5 +139,12 @@ def test_megatrons_model_copies_use_up_the_gpus(tensor: int, pipeline: int, name
     assert ("MEGATRON_NOT_DIVIDING_WORLD" in codes(changes)) == named
 
 
+@pytest.mark.parametrize(
+    ("version", "named"), [("0.9.1", False), ("0.9.1+local", False), ("0.8.0", True), (None, False)]
+)
+def test_another_verl_than_the_checks_know_is_a_warning(version: str | None, named: bool) -> None:
+    assert ("VERL_VERSION" in codes({}, Facts(verl_version=version))) == named
+
+
 def test_mixed_precision_is_a_mapping() -> None:
     assert "MIXED_PRECISION_NOT_A_MAPPING" in codes({keys.ACTOR_MIXED_PRECISION: True})

@@ -48,7 +48,6 @@ class Facts:
     logical_cpus: int | None = None
     host_memory_gib: float | None = None
     free_disk_gib: float | None = None
-    shared_memory_gib: float | None = None
     ray_temp_dir: str | None = None
     dataset_rows: int | None = None
     rows_after_filter: int | None = None

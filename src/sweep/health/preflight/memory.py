@@ -53,9 +53,23 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
         return
     if facts.model.parameters is not None:
         yield from _rollout_share(config, facts.model.parameters, facts.gpu_gib)
+        yield from _cache(config, facts.model, facts.gpu_gib)
         if not uses_megatron(config):
             yield from _training_state(config, facts, facts.gpu_gib)
     yield from _logits(config, facts.model, facts.gpu_gib)
+
+
+def cache_tokens(config: Config, model: ModelFacts, gpu_gib: float) -> int | None:
+    """Tokens that the KV cache of one rollout replica can hold, before activations; None if the shape is unknown.
+
+    A token takes 2 x layers x key-value heads x head size x 2 bytes, shared by the tensor-parallel ranks.
+    """
+    share, ranks = number(config, keys.ROLLOUT_UTIL), whole(config, keys.ROLLOUT_TP)
+    if not (model.parameters and model.layers and model.kv_heads and model.head_size and share and ranks):
+        return None
+    token_bytes = 2 * model.layers * model.kv_heads * model.head_size * ROLLOUT_BYTES
+    room = gpu_gib * share * ranks * GIB - model.parameters * ROLLOUT_BYTES
+    return max(0, int(room / token_bytes))
 
 
 def training_state_gib(config: Config, facts: Facts) -> dict[str, float]:
@@ -110,6 +124,33 @@ def _rollout_share(config: Config, parameters: float, gpu_gib: float) -> Iterato
             nearest=nearest,
             keys=(keys.ROLLOUT_TP, keys.ROLLOUT_UTIL),
             source="verl docs/perf/best_practices.rst",
+            computed=computed,
+        )
+
+
+def _cache(config: Config, model: ModelFacts, gpu_gib: float) -> Iterator[PreflightFinding]:
+    tokens, longest = cache_tokens(config, model, gpu_gib), sequence_tokens(config)
+    if not tokens or not longest:  # no room at all is told by the weights
+        return
+    computed = {"have": tokens, "need": longest, "sequences": tokens // longest}
+    if tokens < longest:
+        yield error(
+            "KV_CACHE_LT_SEQ",
+            f"the KV cache holds about {tokens} tokens, one sequence has up to {longest}",
+            "the engine refuses to start",
+            nearest=(f"{keys.ROLLOUT_TP}={2 * (whole(config, keys.ROLLOUT_TP) or 1)}",),
+            keys=(keys.ROLLOUT_UTIL, keys.ROLLOUT_TP, keys.MAX_RESPONSE),
+            source="vllm-project/vllm#2418, #10517",
+            computed=computed,
+        )
+    elif tokens // longest < (whole(config, keys.ROLLOUT_MAX_SEQS) or 0):
+        yield info(
+            "KV_CACHE_LT_SEQS",
+            f"the KV cache holds about {tokens // longest} sequences of full length at once, "
+            f"{keys.ROLLOUT_MAX_SEQS} is {config[keys.ROLLOUT_MAX_SEQS]}",
+            "if responses grow that long, the engine preempts some of them and computes them again",
+            keys=(keys.ROLLOUT_MAX_SEQS, keys.ROLLOUT_UTIL),
+            source="vLLM documentation on preemption",
             computed=computed,
         )
 

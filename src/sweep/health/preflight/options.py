@@ -9,6 +9,9 @@ from sweep.health.preflight.facts import Facts
 from sweep.health.preflight.finding import PreflightFinding, error, warn
 from sweep.health.preflight.settings import Config, flag, number, text, uses_megatron, whole
 
+CHECKED_VERSION = "0.9.1"
+"""The verl whose sources these checks were read from."""
+
 SCHEDULERS = ("constant", "cosine")
 """Source: verl workers/config/optimizer.py."""
 
@@ -27,8 +30,17 @@ GROUP_ESTIMATORS = frozenset(
 
 def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
     """Findings on options with a closed set of values, and on sampling."""
+    if facts.verl_version is not None and not facts.verl_version.startswith(CHECKED_VERSION):
+        yield warn(
+            "VERL_VERSION",
+            f"verl {facts.verl_version} is installed, the checks know {CHECKED_VERSION}",
+            "keys, defaults and limits differ between versions",
+            nearest=(f"pip install verl=={CHECKED_VERSION}",),
+            source="METHOD section 9",
+        )
     yield from _rollout_engine(config)
     yield from _sampling(config)
+    yield from _warmth(config)
     yield from _training(config)
 
 
@@ -75,6 +87,9 @@ def _sampling(config: Config) -> Iterator[PreflightFinding]:
             keys=(keys.ADV_ESTIMATOR, keys.ROLLOUT_N),
             source="verl trainer/ppo/core_algos.py",
         )
+
+
+def _warmth(config: Config) -> Iterator[PreflightFinding]:
     temperature = number(config, keys.ROLLOUT_TEMPERATURE)
     if temperature is not None and temperature <= 0.0:
         make = error if temperature < 0.0 else warn

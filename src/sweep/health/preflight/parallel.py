@@ -86,6 +86,10 @@ def _rollout_size(config: Config, model: ModelFacts) -> Iterator[PreflightFindin
             source=ROLLOUT_SOURCE,
             computed={"world": gpus, "tp": tensor_parallel, "replica": replica},
         )
+    yield from _rollout_heads(tensor_parallel, model, nearest)
+
+
+def _rollout_heads(tensor_parallel: int, model: ModelFacts, nearest: tuple[str, ...]) -> Iterator[PreflightFinding]:
     heads, pairs = model.attention_heads, model.kv_heads
     if heads is not None and tensor_parallel >= 1 and heads % tensor_parallel:
         yield error(
