@@ -32,6 +32,7 @@ time.sleep(600)
 @pytest.fixture(scope="module")
 def launcher() -> Iterator[RayLauncher]:
     found = local_launcher()
+    found.open()
     yield found
     found.close()
 
