@@ -61,6 +61,10 @@ def test_every_example_holds_a_trigger_and_a_gate_of_its_own_entry() -> None:
         ("x{2}yes", ("yes",)),
         (r"(?P<n>\d+)", ("",)),
         ("[)(]tail", ("tail",)),
+        (r"[^\]x]tail", ("tail",)),
+        ("[]x]tail", ("tail",)),
+        ("[^]x]tail", ("tail",)),
+        (r"(?:[)\]]x)tail", ("tail",)),
     ],
 )
 def test_a_gate_is_the_longest_certain_text_of_each_alternative(expression: str, expected: tuple[str, ...]) -> None:
@@ -70,7 +74,9 @@ def test_a_gate_is_the_longest_certain_text_of_each_alternative(expression: str,
 @settings(deadline=None)
 @given(
     st.lists(
-        st.sampled_from(["abc", "de?", r"\d+", "(?:x|yz)", "[mn]", "q*", ".", "f+", "|", r"\(", "w{1,2}", " "]),
+        st.sampled_from(
+            ["abc", "de?", r"\d+", "(?:x|yz)", "[mn]", "q*", ".", "f+", "|", r"\(", "w{1,2}", " ", r"[^\]x]"]
+        ),
         min_size=1,
         max_size=8,
     ),

@@ -169,13 +169,21 @@ def _token(expression: str, place: int) -> tuple[str, int]:
         escaped = expression[place + 1 : place + 2]
         return ("" if escaped.isalnum() else escaped), place + 2
     if mark == "[":
-        end = expression.index("]", place + 2)
-        return "", end + 1
+        return "", _class_end(expression, place)
     if mark == "(":
         return "", _group_end(expression, place)
     if mark == "{":
         return "", expression.index("}", place) + 1
     return ("" if mark in ".^$?*+)" else mark), place + 1
+
+
+def _class_end(expression: str, place: int) -> int:
+    """The place after a character class; a bracket that is escaped or comes first does not end it."""
+    place += 2 if expression[place + 1 : place + 2] == "^" else 1
+    place += 1 if expression[place : place + 1] == "]" else 0
+    while place < len(expression) and expression[place] != "]":
+        place += 2 if expression[place] == "\\" else 1
+    return place + 1
 
 
 def _group_end(expression: str, place: int) -> int:
@@ -185,7 +193,7 @@ def _group_end(expression: str, place: int) -> int:
         if mark == "\\":
             place += 1
         elif mark == "[":
-            place = expression.index("]", place + 2)
+            place = _class_end(expression, place) - 1
         elif mark in "()":
             depth += 1 if mark == "(" else -1
             if depth == 0:
