@@ -48,7 +48,7 @@ def parse(line: str) -> StepRow | None:
             lost = 1
             continue
         metrics[name] = value
-        if value == 0 and _ROUNDED_ZERO.match(text.strip()):
+        if value == 0 and is_rounded_zero(text):
             rounded.append(name)
     return StepRow(int(start[1]), tuple(metrics), list(metrics.values()), rounded, lost)
 
@@ -75,6 +75,11 @@ def value_of(text: str) -> float | None:
     wrapped = found.start(1) > 0
     bad = not rest.startswith((")", ",")) if wrapped else rest.startswith(tuple("/@:_."))
     return None if bad else float(found[1])
+
+
+def is_rounded_zero(text: str) -> bool:
+    """Whether a zero was printed with so few decimals that it may be a small number."""
+    return _ROUNDED_ZERO.match(text.strip()) is not None
 
 
 def complete(line: str) -> bool:
