@@ -136,6 +136,13 @@ def test_the_train_batch_follows_the_mini_batch():
         assert train % mini == 0
 
 
+def test_the_train_batch_also_suits_the_log_prob_micro_batch_and_a_pinned_critic():
+    settings = base(512, 512, 8).merged({keys.LOG_PROB_MICRO_BATCH: 16, keys.CRITIC_MINI_BATCH: 128})
+    for record in play(stage(), settings, by_mini({})).records:
+        mini, train = record.trial.overrides.get(keys.MINI_BATCH), record.trial.overrides.get(keys.TRAIN_BATCH)
+        assert train % mini == train % (8 * 16) == train % 128 == 0
+
+
 def test_one_run_an_arm_never_replaces_the_baseline_under_the_statistical_rule():
     played = play(stage(EtaRule(), seeds=1), base(), by_mini({360: 1.02}))
     assert played.choice.settings.items == ()

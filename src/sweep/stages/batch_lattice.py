@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from sweep.core import verl_keys as keys
@@ -19,6 +20,8 @@ class Batch:
     micro_batch_per_gpu: int | None = None
     rollout_n: int = 1
     sequence_parallel: int = 1
+    log_prob_micro_batch_per_gpu: int | None = None
+    pinned_critic_mini_batch: int | None = None
 
     def moved_to(self, mini_batch: int, train_batch: int) -> Batch:
         """The same configuration at another lattice point."""
@@ -36,6 +39,7 @@ def batch_of(base: Overrides, stage: Stage) -> Batch:
     gpus = number(keys.GPUS_PER_NODE, keys.DEFAULTS[keys.GPUS_PER_NODE]) * number(keys.NODES, 1)
     dynamic = base.get(keys.ACTOR_DYNAMIC_BATCH, False) is True
     micro = number(keys.ACTOR_MICRO_BATCH, 0)
+    reference = number(keys.REF_MICRO_BATCH, 1)
     return Batch(
         mini_batch=number(stage.knobs[0].key, keys.DEFAULTS[keys.MINI_BATCH]),
         train_batch=number(keys.TRAIN_BATCH, keys.DEFAULTS[keys.TRAIN_BATCH]),
@@ -43,6 +47,8 @@ def batch_of(base: Overrides, stage: Stage) -> Batch:
         micro_batch_per_gpu=None if dynamic or micro < 1 else micro,
         rollout_n=number(keys.ROLLOUT_N, 1),
         sequence_parallel=sequence_parallel,
+        log_prob_micro_batch_per_gpu=None if dynamic else math.lcm(number(keys.LOG_PROB_MICRO_BATCH, 1), reference),
+        pinned_critic_mini_batch=number(keys.CRITIC_MINI_BATCH, 0) or None,
     )
 
 

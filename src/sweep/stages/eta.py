@@ -164,6 +164,8 @@ def _point(stage: Stage, start: Batch, requested: float) -> Batch:
         micro_batch_per_gpu=start.micro_batch_per_gpu,
         rollout_n=start.rollout_n,
         sequence_parallel=start.sequence_parallel,
+        log_prob_micro_batch_per_gpu=start.log_prob_micro_batch_per_gpu,
+        pinned_critic_mini_batch=start.pinned_critic_mini_batch,
     )
     return start.moved_to(point.mini_batch, point.train_batch)
 
