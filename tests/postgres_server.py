@@ -67,7 +67,7 @@ class PostgresServer:
         connection.autocommit = True
         connection.cursor().execute(f"CREATE DATABASE {name}")
         connection.close()
-        return f"postgresql+psycopg2://tester:not%2Fa%3Asecret@127.0.0.1:{self.port}/{name}"
+        return f"postgresql://tester:not%2Fa%3Asecret@127.0.0.1:{self.port}/{name}"
 
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from sweep.adapters.redaction import redacted
-from sweep.adapters.storage import open_engine
+from sweep.adapters.storage import open_engine, table_maker_alone, with_driver
 from sweep.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def connect(tracking_uri: str, campaign: str, folder: Path) -> tuple[MlflowClien
     Raises:
         ConfigError: if MLflow cannot be reached; names what would work and shows no secret.
     """
-    uri = tracking_uri or f"sqlite:///{(folder / 'mlflow.db').absolute()}"
+    uri = with_driver(tracking_uri) or f"sqlite:///{(folder / 'mlflow.db').absolute()}"
     for name, value in IMPATIENT_OPTIONS.items():
         os.environ.setdefault(name, value)
     for noisy in ("mlflow", "alembic"):
@@ -43,6 +43,8 @@ def connect(tracking_uri: str, campaign: str, folder: Path) -> tuple[MlflowClien
     try:
         if re.match(r"(sqlite|postgresql|mysql|mssql)\b", uri):
             open_engine(uri).dispose()  # MLflow itself would retry for minutes
+            with table_maker_alone(uri):
+                return _explained(uri, lambda: _experiment(uri, campaign, folder))
         return _explained(uri, lambda: _experiment(uri, campaign, folder))
     except StoreError as error:
         raise ConfigError(f"tracking: {error}") from None

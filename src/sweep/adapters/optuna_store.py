@@ -62,7 +62,7 @@ class OptunaStore:
 
     def records(self, stage: Stage) -> tuple[Record, ...]:
         """The stage's trials in order of their first start; costs the same however many there are."""
-        return self._shelf(stage).records
+        return () if self._unseen(stage) else self._shelf(stage).records
 
     def ask(self, stage: Stage, count: int) -> tuple[Proposal, ...]:
         """Candidates from the stage's sampler, inside their ranges; their seed is the campaign's.
@@ -87,11 +87,11 @@ class OptunaStore:
 
     def fail_attempt(self, stage: Stage, trial: Trial, failure: Failed) -> None:
         """Record how the attempt failed; the trial stays open."""
-        self._shelf(stage).fail_attempt(trial, failure)
+        self._writable(stage).fail_attempt(trial, failure)
 
     def attempts(self, stage: Stage, trial_id: str) -> tuple[Failed | None, ...]:
         """One entry an attempt, in order."""
-        entry = self._shelf(stage).entries.get(trial_id)
+        entry = None if self._unseen(stage) else self._shelf(stage).entries.get(trial_id)
         return () if entry is None else entry.attempts
 
     def orphans(self) -> tuple[Orphan, ...]:
@@ -155,6 +155,10 @@ class OptunaStore:
         self._storage.remove_session()
         if self._lease is not None:
             self._lease.release()
+
+    def _unseen(self, stage: Stage) -> bool:
+        """Whether a reader asks for a stage that no driver has begun: a reader makes no study."""
+        return self._lease is None and stage.name not in self._shelves
 
     def _shelf(self, stage: Stage) -> Shelf:
         """The stage's shelf, once its search space is the stored one.

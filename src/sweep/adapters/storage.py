@@ -1,15 +1,19 @@
-"""Opens the database behind a storage URL: `open_storage`, `open_engine`, `patiently`, `storage_warning`.
+"""Opens the database behind a URL: `open_storage`, `open_engine`, `patiently`, `with_driver`, `storage_warning`,
+`table_maker_alone`.
 
 Hides drivers, pragmas, retries and secrets. Knows nothing about trials.
 """
 
 from __future__ import annotations
 
+import fcntl
+import importlib.util
 import logging
 import re
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
+
+POSTGRES_DRIVERS = ("psycopg2", "psycopg")
 
 BUSY_SECONDS = 30.0
 """How long SQLite waits for another process's write lock. Ours: ten times the slowest commit seen."""
@@ -46,6 +52,18 @@ def default_url(folder: Path) -> str:
     return f"sqlite:///{(folder / 'optuna.db').absolute()}"
 
 
+def with_driver(url: str) -> str:
+    """The URL with the PostgreSQL driver that is installed, where it names none; other URLs as they are.
+
+    SQLAlchemy 2.1 takes `postgresql://` for psycopg, 2.0 for psycopg2.
+    """
+    scheme, separator, rest = url.partition("://")
+    if scheme not in ("postgresql", "postgres") or not separator:
+        return url
+    driver = next((name for name in POSTGRES_DRIVERS if importlib.util.find_spec(name)), POSTGRES_DRIVERS[0])
+    return f"postgresql+{driver}://{rest}"
+
+
 def open_storage(url: str) -> BaseStorage:
     """Optuna's storage behind the URL, its tables made if missing.
 
@@ -55,8 +73,10 @@ def open_storage(url: str) -> BaseStorage:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    url = with_driver(url)
     arguments = _engine_arguments(url)
-    return _explained(url, lambda: _twice(lambda: optuna.storages.RDBStorage(url, engine_kwargs=arguments)))
+    with table_maker_alone(url):
+        return _explained(url, lambda: _twice(lambda: optuna.storages.RDBStorage(url, engine_kwargs=arguments)))
 
 
 def open_engine(url: str) -> sa.Engine:
@@ -67,6 +87,7 @@ def open_engine(url: str) -> sa.Engine:
     """
     import sqlalchemy as sa
 
+    url = with_driver(url)
     arguments = _engine_arguments(url)
 
     def connected() -> sa.Engine:
@@ -121,6 +142,19 @@ def storage_warning(url: str, mounts: Path = Path("/proc/mounts")) -> str | None
         f"{path} lies on {kind}, where SQLite's locks do not hold: run one driver only, or give a PostgreSQL URL as "
         "storage"
     )
+
+
+@contextmanager
+def table_maker_alone(url: str) -> Iterator[None]:
+    """No two processes of this host make tables in one SQLite file at a time; nothing is locked for a server."""
+    path = sqlite_path(url)
+    if path is None:
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path.with_name(f".{path.name}.lock"), "w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)  # goes with the handle, also when the process is killed
+        yield
 
 
 def sqlite_path(url: str) -> Path | None:
@@ -181,7 +215,9 @@ def _explained(url: str, action: Callable[[], Result]) -> Result:
         return action()
     except ImportError as error:
         missing = error.name or (error.__cause__.name if isinstance(error.__cause__, ImportError) else None)
-        raise StoreError(f"storage {redacted(url)} needs the Python package {missing}; pip install it") from None
+        raise StoreError(
+            f"storage {redacted(url)} needs the Python package {missing}; pip install it (PostgreSQL: sweep[postgres])"
+        ) from None
     except (sa.exc.SQLAlchemyError, OptunaError, RuntimeError) as error:
         raise StoreError(
             f"storage {redacted(url)} cannot be opened: {_first_line(error)}; check host, port, database, user and "
