@@ -1,1 +1,1 @@
-"""Parts of `benchmarks.bench_decisions`: worlds with a known truth, our rules and their peers on them, and the count."""
+"""Parts of `benchmarks.bench_decisions`: worlds with a known truth, our rules and their peers on them, the count."""

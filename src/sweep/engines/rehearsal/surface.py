@@ -28,11 +28,17 @@ MOST_LOSS = 2.5
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """How a knob bends learning speed: best value, the factor away from it at which `depth` of the speed is lost."""
+    """How a knob bends learning speed: best value, the factor away from it at which `depth` of the speed is lost.
+
+    The loss of log speed grows with that `power` of the distance in logarithms, and `skew` times as fast above the best
+    value as below it; 2 and 1 make a parabola.
+    """
 
     best: float
     factor: float
     depth: float
+    power: float = 2.0
+    skew: float = 1.0
 
     def distance(self, value: float, shift: float = 0.0) -> float:
         """Signed distance from the best value in units of the factor, the best value moved by e^shift."""
@@ -40,7 +46,8 @@ class Response:
 
     def loss(self, distance: float) -> float:
         """Log speed lost at that distance."""
-        return min(MOST_LOSS, -math.log(1 - self.depth) * distance**2)
+        side = self.skew if distance > 0 else 1.0
+        return min(MOST_LOSS, -math.log(1 - self.depth) * side * math.pow(abs(distance), self.power))
 
 
 @dataclass(frozen=True, slots=True)

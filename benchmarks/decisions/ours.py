@@ -1,0 +1,138 @@
+"""The staged search: the product's own rules over the product's own `sweeps/`, in a world instead of a cluster.
+
+`stages` loads the stage files as the command line does, with other budgets where asked. `play` is the campaign's loop
+without stores, runtimes and observers: a rule decides, the world answers, the winner is laid over the base.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import optuna
+import yaml
+
+from benchmarks.decisions.worlds import BASE, STEPS, WARMUP, World
+from sweep.adapters.search_space import distributions, sampler
+from sweep.core.decision import Ask, Freeze, Halt, Launch, Wait
+from sweep.core.outcome import Finished
+from sweep.core.overrides import Overrides
+from sweep.core.plan import ModelFacts
+from sweep.core.progress import Progress, Proposal, Record
+from sweep.core.stage import CustomRule, EtaRule, SearchRule, Stage, StageBudget
+from sweep.core.trial import Trial
+from sweep.engines.rehearsal.surfaces import RANGES
+from sweep.stage_files import stage_from
+from sweep.stages import decide, objective
+from sweep.stats.verdict import DEFAULT_SEEDS
+
+SHORT_STEPS = 40
+"""Steps of a trial that only measures throughput."""
+
+ROOT = Path(__file__).resolve().parents[2]
+ORDER = ("minibatch", "kl", "token_budget", "lr_lambda")
+MODEL = ModelFacts("benchmark", "none", needs_gpu=True, gpus=8, gpu_gib=80.0, hidden_size=4096)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What a campaign froze and what it cost, after every stage."""
+
+    settings: Overrides
+    spent_steps: int
+    after_stage: tuple[tuple[str, int, Overrides], ...]
+    halted: str = ""
+
+
+def stages(*, seeds: int | None = None, literal: bool = False) -> tuple[Stage, ...]:
+    """The four stages as shipped, or with another number of seeds an arm may use, or under the article's rule."""
+    shipped = yaml.safe_load((ROOT / "conf" / "config.yaml").read_text())["budget"]
+    budget = {"steps": STEPS, "warmup_steps": WARMUP, "seeds": seeds or shipped["seeds"]}
+    loaded = []
+    for name in ORDER:
+        text = (ROOT / "sweeps" / f"{name}.yaml").read_text()
+        stage = stage_from(name, yaml.safe_load(_filled(text, budget)), BASE, MODEL)
+        if literal and isinstance(stage.rule, EtaRule):
+            stage = replace(stage, rule=replace(stage.rule, literal=True))
+        loaded.append(stage)
+    return tuple(loaded)
+
+
+def bracketed(rule: str, seeds: int) -> tuple[Stage, ...]:
+    """The four stages with their knobs and objectives under the rule `benchmarks.decisions.bracket_rule`."""
+    found = []
+    for stage in stages(seeds=seeds):
+        knobs = tuple(replace(k, low=RANGES[k.key][0], high=RANGES[k.key][1]) for k in stage.knobs if k.key in RANGES)
+        steps = SHORT_STEPS if stage.name == "token_budget" else STEPS
+        budget = StageBudget(trials=1000, steps=steps, seeds=seeds, warmup_steps=WARMUP)
+        custom = CustomRule(f"benchmarks.decisions.bracket_rule:{rule}")
+        found.append(replace(stage, rule=custom, knobs=knobs, budget=budget))
+    return tuple(found)
+
+
+def _filled(text: str, budget: Mapping[str, int]) -> str:
+    """The stage file with what it takes from the campaign's budget."""
+    return re.sub(r'"\$\{budget\.(\w+)\}"', lambda m: str(budget[m[1]]), text)
+
+
+def play(plan: tuple[Stage, ...], world: World, campaign_seed: int) -> Played:
+    """The campaign played to its end; a stage that halts leaves its base as it was."""
+    held = Overrides()
+    after: list[tuple[str, int, Overrides]] = []
+    halted = ""
+    for stage in plan:
+        decision = _search(stage, world, held, campaign_seed)
+        if isinstance(decision, Freeze):
+            held = held.merged(decision.choice.settings)
+        else:
+            halted = f"{stage.name}: {decision.reason}"
+        after.append((stage.name, world.spent_steps, held))
+    return Played(held, world.spent_steps, tuple(after), halted)
+
+
+def _search(stage: Stage, world: World, held: Overrides, campaign_seed: int) -> Freeze | Halt:
+    seeds = tuple(range(1, 13))
+    records: list[Record] = []
+    while True:
+        progress = Progress(BASE.merged(held), tuple(records), seeds)
+        decision = decide(stage, progress)
+        match decision:
+            case Launch(proposals):
+                records.append(_record(stage, world, held, proposals[0]))
+            case Ask():
+                records.append(_record(stage, world, held, _asked(stage, records, campaign_seed, seeds[0])))
+            case Freeze() | Halt():
+                return decision
+            case Wait():
+                raise AssertionError(f"stage {stage.name} waits although nothing runs")
+
+
+def _record(stage: Stage, world: World, held: Overrides, proposal: Proposal) -> Record:
+    settings, steps = held.merged(proposal.settings), stage.budget.steps
+    outcome = world.run(settings, proposal.seed, steps)
+    trial = Trial(BASE.merged(settings), proposal.seed, steps)
+    return Record(trial, proposal.settings, proposal.requested, proposal.note, outcome)
+
+
+OURS: dict[str, Callable[[], tuple[Stage, ...]]] = {
+    "staged, as shipped": stages,
+    "staged, article's rule": lambda: stages(seeds=1, literal=True),
+    "staged, bracket": lambda: bracketed("bold", 1),
+    "staged, bracket, confirmed": lambda: bracketed("confirmed", DEFAULT_SEEDS),
+}
+
+
+def _asked(stage: Stage, records: list[Record], campaign_seed: int, seed: int) -> Proposal:
+    """A point from the stage's sampler, which knows every earlier run of the stage."""
+    assert isinstance(stage.rule, SearchRule)
+    space = distributions(stage)
+    study = optuna.create_study(direction="maximize", sampler=sampler(stage, stage.rule, campaign_seed, len(records)))
+    for record in records:
+        if isinstance(record.outcome, Finished):
+            params = {k: record.settings.get(k, BASE.get(k)) for k in space}
+            value = objective.score(stage, record.outcome).value
+            study.add_trial(optuna.trial.create_trial(params=params, distributions=space, value=value))
+    params = Overrides.of(study.ask(space).params)
+    return Proposal(stage.fixed.merged(params), seed, params)

@@ -1,0 +1,137 @@
+"""`advance`: where to measure a knob next, and when its best value is known: bracket the peak, then fit it.
+
+From where the configuration stands a step up, then on in the better direction until the score falls; the peak of the
+parabola through all points is measured once and the walk has settled. Four or five runs a knob, and every one of them
+bears on the answer, so that a single noisy run misleads less than it would as a winner. Positions are whatever makes
+the knob's effect even, the logarithm for most. A pure function of the points: their order does not matter.
+
+Whether the settled value is really better than the start is not said here: that is `sweep.stats.verdict`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+MOST_POINTS = 6
+"""Values of a knob to measure, start and peak included. Ours, by simulation: the seventh changes nothing."""
+
+NEAR_SHARE = 0.2
+"""A peak this close to a measured point, as a share of the step, is not measured again. Ours."""
+
+_SAME = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Measure here next."""
+
+    position: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The best measured position, and the score there on the fitted parabola (the measured one without a fit)."""
+
+    position: float
+    score: float
+    reason: str
+
+
+Advance: TypeAlias = Probe | Settled
+
+
+def advance(
+    scores: Mapping[float, float],
+    *,
+    start: float,
+    step: float,
+    low: float,
+    high: float,
+    most_points: int = MOST_POINTS,
+) -> Advance:
+    """The next position to measure, or the best one.
+
+    Args:
+        scores: position to score, higher is better; NaN for a position whose trial died.
+        start: the configuration's own position, between `low` and `high`.
+        step: distance of the first move; negative to begin downwards.
+        low: lowest position allowed.
+        high: highest position allowed.
+        most_points: positions to measure at most, the peak included.
+    """
+    ladder = _Ladder(scores, start, step, low, high)
+    for rung in (0, 1):
+        if not ladder.measured(rung):
+            return Probe(ladder.at(rung), "start" if rung == 0 else "first move")
+    way = 1 if ladder.score(1) > ladder.score(0) else -1
+    rung = 1 if way == 1 else 0
+    while ladder.at(rung + way) != ladder.at(rung):
+        following = rung + way
+        if not ladder.measured(following):
+            if len(scores) >= most_points - 1:
+                break
+            return Probe(ladder.at(following), "on in the better direction")
+        if not ladder.score(following) > ladder.score(rung):
+            break
+        rung = following
+    return _peak(scores, abs(step), most_points)
+
+
+class _Ladder:
+    """Positions in steps from the start, clipped to the range, with their scores; a dead position scores lowest."""
+
+    def __init__(self, scores: Mapping[float, float], start: float, step: float, low: float, high: float) -> None:
+        self._scores, self._start, self._step, self._low, self._high = scores, start, step, low, high
+
+    def at(self, rung: int) -> float:
+        return min(self._high, max(self._low, self._start + rung * self._step))
+
+    def measured(self, rung: int) -> bool:
+        return _nearest(self._scores, self.at(rung), _SAME) is not None
+
+    def score(self, rung: int) -> float:
+        position = _nearest(self._scores, self.at(rung), _SAME)
+        score = math.nan if position is None else self._scores[position]
+        return score if math.isfinite(score) else -math.inf
+
+
+def _peak(scores: Mapping[float, float], step: float, most_points: int) -> Advance:
+    """The parabola's peak if it is worth a run, else the best point by the parabola."""
+    alive = {x: y for x, y in sorted(scores.items()) if math.isfinite(y)}
+    if not alive:
+        return Settled(min(scores), math.nan, "every value died")
+    highest = max(alive, key=lambda x: alive[x])
+    fit = _parabola(alive)
+    if fit is None:
+        return Settled(highest, alive[highest], "the highest score; too few points for a peak")
+    top, height = fit
+    top = min(max(alive), max(min(alive), top))
+    known = _nearest(scores, top, NEAR_SHARE * step)
+    if known is None and len(scores) < most_points:
+        return Probe(top, "peak of the parabola through all points")
+    best = max(alive, key=height)
+    return Settled(best, height(best), "highest on the parabola through all points")
+
+
+def _parabola(alive: Mapping[float, float]) -> tuple[float, Callable[[float], float]] | None:
+    """Peak and height of the least-squares parabola; None through fewer than three points or if it opens upwards."""
+    if len(alive) < 3:
+        return None
+    positions = np.array(list(alive))
+    middle = float(positions.mean())
+    bend, slope, level = (float(c) for c in np.polyfit(positions - middle, np.array(list(alive.values())), 2))
+    if not bend < 0:
+        return None
+    return middle - slope / (2 * bend), lambda x: level + slope * (x - middle) + bend * (x - middle) ** 2
+
+
+def _nearest(scores: Mapping[float, float], position: float, reach: float) -> float | None:
+    """The measured position next to this one, if it is within reach."""
+    near = min(scores, key=lambda x: abs(x - position), default=None)
+    return near if near is not None and abs(near - position) <= reach else None
