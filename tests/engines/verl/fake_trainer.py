@@ -72,10 +72,10 @@ class FakeTrainer:
 
 def main() -> None:
     ray.init(log_to_driver=True)
-    group = placement_group([{"CPU": 3, "GPU": 1}])
+    group = placement_group([{"CPU": 3, "GPU": 0.5}])
     ray.get(group.ready())
     environment = {"env_vars": {"SWEEP_MAILBOX": os.environ["SWEEP_MAILBOX"]}}
-    worker = Worker.options(num_gpus=0.5, num_cpus=1, runtime_env=environment).remote()  # type: ignore[attr-defined]
+    worker = Worker.options(num_gpus=0.25, num_cpus=1, runtime_env=environment).remote()  # type: ignore[attr-defined]
     print("worker", ray.get(worker.pid.remote()), flush=True)
     trainer = FakeTrainer()
     if sys.argv[1:] == ["never_ready"]:

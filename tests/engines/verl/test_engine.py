@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sweep.adapters.ray_host import MAILBOX_VARIABLE
+from sweep.adapters.ray_launcher import RayLauncher
 from sweep.core.failure import FailureClass
 from sweep.core.outcome import Diverged, Failed, Finished
 from sweep.core.overrides import Overrides
@@ -22,7 +23,7 @@ from sweep.engines.verl.runtime import VerlRuntime
 from sweep.errors import ConfigError, EngineError
 from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
 from tests.fakes import FakeClock
-from tests.ray_cluster import eventually, everything_is_free, local_launcher
+from tests.ray_cluster import eventually, free_resources
 
 GPU = gpu_engine(Machine())
 
@@ -242,14 +243,14 @@ def test_closing_the_engine_closes_its_runtimes_and_the_cluster(tmp_path: Path) 
 # Real verl.
 
 
-def tiny_plan(folder: Path) -> tuple[Overrides, Callable[[Overrides], Overrides]]:
-    """The settings of the generated model and task, and what puts their paths in."""
-    from sweep import config
-    from sweep.tasks import assets
+class KeptOpen:
+    """The session's launcher for an engine that closes its own: a process can have one Ray cluster only."""
 
-    composed = config.compose(["campaign=test"])
-    paths = assets.build(config.sources(composed), folder / "assets")
-    return config.to_plan(composed).base, lambda overrides: assets.located(overrides, paths)
+    def __init__(self, launcher: RayLauncher) -> None:
+        self.resources, self.launch, self.call = launcher.resources, launcher.launch, launcher.call
+
+    def close(self) -> None:
+        """The session ends it."""
 
 
 def tagged(name: str) -> dict[int, str]:
@@ -265,19 +266,21 @@ def tagged(name: str) -> dict[int, str]:
 
 
 @pytest.fixture
-def real(tmp_path: Path) -> Iterator[tuple[VerlEngine, Overrides]]:
-    """Real verl on a local cluster, and the base settings of its trials."""
-    base, locate = tiny_plan(tmp_path)
-    engine = VerlEngine(local_launcher(1), cpu_engine(), locate=locate)
-    yield engine, base
+def real(launcher: RayLauncher) -> Iterator[VerlEngine]:
+    """Real verl on the session's cluster; what it takes of it, it gives back."""
+    launcher.open()
+    before = free_resources()
+    engine = VerlEngine(KeptOpen(launcher), cpu_engine())
+    yield engine
     engine.close()
+    eventually(lambda: free_resources() == before, seconds=10.0)
 
 
 @pytest.mark.verl
 def test_real_verl_serves_a_cold_a_stopped_and_a_warm_trial_and_survives_the_death_of_its_driver(
-    tmp_path: Path, real: tuple[VerlEngine, Overrides]
+    tmp_path: Path, real: VerlEngine, world: dict[str, object]
 ) -> None:
-    engine, base = real
+    engine, base = real, Overrides.of(world)
     assert engine.versions()["verl"] == "0.9.1"
     first, stopped, killed = Trial(base, 1, 3), Trial(base, 2, 200), Trial(base, 3, 4)
     fleet = Fleet(
@@ -301,7 +304,6 @@ def test_real_verl_serves_a_cold_a_stopped_and_a_warm_trial_and_survives_the_dea
     fleet.close()
     names = {r.name for r in engine._runtimes}
     assert all(tagged(name) == {} for name in names)
-    eventually(everything_is_free, seconds=10.0)
     ends = {e.trial: e.outcome for e in events if isinstance(e, Ended)}
     assert isinstance(ends[first], Finished), ends[first]
     assert isinstance(ends[stopped], Diverged) and ends[stopped].reason == "the test says so"
@@ -314,10 +316,9 @@ def test_real_verl_serves_a_cold_a_stopped_and_a_warm_trial_and_survives_the_dea
 
 @pytest.mark.verl
 def test_real_verl_that_hangs_while_it_starts_is_ended_without_remains(
-    tmp_path: Path, real: tuple[VerlEngine, Overrides]
+    tmp_path: Path, real: VerlEngine, world: dict[str, object]
 ) -> None:
-    engine, base = real
-    engine.check(Trial(base, 1, 3))
+    engine, base = real, Overrides.of(world)
     fleet = Fleet(
         engine,
         folder_of=lambda t: tmp_path / t.id,
@@ -331,5 +332,4 @@ def test_real_verl_that_hangs_while_it_starts_is_ended_without_remains(
     (ended,) = [e for e in events if isinstance(e, Ended)]
     assert isinstance(ended.outcome, Failed) and ended.outcome.failure_class is FailureClass.HANG
     assert all(tagged(r.name) == {} for r in engine._runtimes)
-    eventually(everything_is_free, seconds=10.0)
     fleet.close()

@@ -21,7 +21,7 @@ from sweep.engines.verl.runtime import METRICS_FILE, VerlRuntime, trial_command
 from sweep.errors import EngineError
 from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
 from sweep.ports import RuntimeEvent, RuntimeGone, RuntimeReady, TrialEnded
-from tests.ray_cluster import eventually, everything_is_free, local_launcher
+from tests.ray_cluster import eventually, free_resources
 
 FAKE_TRAINER = str(Path(__file__).with_name("fake_trainer.py"))
 
@@ -62,18 +62,12 @@ class FakeTrainerEngine:
             runtime.close()
 
 
-@pytest.fixture(scope="module")
-def launcher() -> Iterator[RayLauncher]:
-    found = local_launcher()
-    found.open()
-    yield found
-    found.close()
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_left(launcher: RayLauncher) -> Iterator[None]:
+    launcher.open()
+    before = free_resources()
     yield
-    eventually(everything_is_free, seconds=10.0)
+    eventually(lambda: free_resources() == before, seconds=10.0)
 
 
 def classify(log: str) -> tuple[FailureClass, str]:
