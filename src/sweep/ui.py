@@ -55,7 +55,7 @@ def server_command(arguments: Sequence[str]) -> list[str]:
     place = ["--host", options["host"], "--port", options["port"]]
     if view == "optuna":
         return [sys.executable, "-m", "optuna_dashboard._cli", url, *place]
-    return [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", url, *place]
+    return [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", url, "--workers", "1", *place]
 
 
 if __name__ == "__main__":

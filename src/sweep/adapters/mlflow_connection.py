@@ -23,6 +23,12 @@ Result = TypeVar("Result")
 IMPATIENT_OPTIONS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 """MLflow's own defaults let an unreachable server take minutes to say so. Ours; a user's environment wins."""
 
+SERVERS = r"https?:|databricks"
+"""Tracking URIs behind which somebody else decides where artifacts go."""
+
+KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""Lets MLflow's page open on runs and curves, not on traces of language models. Source: the tag that its page reads."""
+
 TABLE_TRIES = 5
 """Tries to open a database in which other processes may be making MLflow's tables. Ours."""
 
@@ -38,8 +44,6 @@ def connect(tracking_uri: str, campaign: str, folder: Path) -> tuple[MlflowClien
     uri = with_driver(tracking_uri) or f"sqlite:///{(folder / 'mlflow.db').absolute()}"
     for name, value in IMPATIENT_OPTIONS.items():
         os.environ.setdefault(name, value)
-    for noisy in ("mlflow", "alembic"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
         if re.match(r"(sqlite|postgresql|mysql|mssql)\b", uri):
             open_engine(uri).dispose()  # MLflow itself would retry for minutes
@@ -63,12 +67,14 @@ def _experiment(uri: str, campaign: str, folder: Path) -> tuple[MlflowClient, st
     from mlflow.exceptions import MlflowException
     from mlflow.tracking import MlflowClient
 
+    for noisy in ("mlflow", "alembic"):  # after the import, which sets its own level
+        logging.getLogger(noisy).setLevel(logging.WARNING)
     client = MlflowClient(tracking_uri=uri)
-    artifacts = (folder / "mlartifacts").absolute().as_uri() if uri.startswith("sqlite") else None
+    artifacts = None if re.match(SERVERS, uri) else (folder / "mlartifacts").absolute().as_uri()
     found = client.get_experiment_by_name(campaign)
     if found is None:
         try:
-            return client, str(client.create_experiment(campaign, artifact_location=artifacts))
+            return client, str(client.create_experiment(campaign, artifact_location=artifacts, tags=KIND))
         except MlflowException:
             found = client.get_experiment_by_name(campaign)  # another process made it just now
             if found is None:
