@@ -56,7 +56,10 @@ def test_the_clipping_threshold_falls_to_its_floor(long_run: Told) -> None:
 
 def test_the_rollout_serves_the_weights_that_were_just_trained(long_run: Told) -> None:
     probe = long_run.one("probe")
-    assert probe["served"] == probe["weights"]["actor"]
+    trained = probe["weights"]["actor"]
+    assert len(probe["served"]) > 20
+    assert probe["served"] == {name: trained[name] for name in probe["served"]}
+    assert trained != probe["weights"]["reference"]
 
 
 def test_throughput_is_logged_for_every_step(long_run: Told) -> None:

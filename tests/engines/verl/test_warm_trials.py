@@ -105,7 +105,7 @@ def test_a_warm_trial_equals_the_cold_one_after_trials_that_failed(
     assert "data.max_response_length" in refused["error"] and refused["reusable"]
 
     unfit = warm_verl.run(world | {"actor_rollout_ref.actor.ppo_mini_batch_size": 64}, seed=1, steps=2).one("ended")
-    assert "AssertionError" in unfit["error"] and unfit["reusable"]
+    assert "must be >= actor.ppo_mini_batch_size (64)" in unfit["error"] and unfit["reusable"]
 
     midway = {"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 3}
     broken = warm_verl.run(world | midway, seed=1, steps=2).one("ended")

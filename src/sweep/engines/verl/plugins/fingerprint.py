@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import torch
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_CHUNK = 1 << 24
-"""Elements looked at together: bounds the memory for 64-bit copies to 0.4 GiB."""
+_CHUNK = 1 << 22
+"""Elements looked at together: bounds the memory for 64-bit copies to 0.1 GiB."""
 _PERIOD = 65_521
 """Weights of positions repeat after so many elements: the largest prime below 2^16."""
 
