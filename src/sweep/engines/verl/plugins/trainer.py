@@ -28,6 +28,7 @@ from sweep.engines.verl.plugins import (
     step_metrics,
     vllm_reseed_call,
 )
+from sweep.engines.verl.plugins.kl_loss_band import KlLossBand
 from sweep.engines.verl.plugins.mailbox import NoMailbox, open_mailbox
 from sweep.engines.verl.plugins.ordering import RunningIds, in_data_order
 from sweep.engines.verl.plugins.plugin_settings import PluginSettings
@@ -61,6 +62,7 @@ class SweepTrainer(PPOTrainerSync):  # type: ignore[misc]
         trainer_base.uuid = self.ids
         self.trial = RunningTrial("", NoMailbox())
         self.meter = step_metrics.StepMeter(self)
+        self.kl_loss_band = KlLossBand(self)
         super().__init__(config)
 
     def read_plugin_settings(self) -> None:
@@ -91,6 +93,7 @@ class SweepTrainer(PPOTrainerSync):  # type: ignore[misc]
     def start_processes(self) -> None:
         """Seeds every process and gives workers and rollout what the plug-ins need, new process or not."""
         self.ids.restart()
+        self.kl_loss_band.start()
         seed_process(self.seed)
         fresh = self.global_steps == 0
         start = TrialStart(self.seed, self.settings.value_head_seed, self.settings.clip, fresh)
@@ -161,7 +164,7 @@ class SweepTrainer(PPOTrainerSync):  # type: ignore[misc]
 
     def _compute_metrics(self, batch: Any, metrics: Any, timing_raw: Any, global_steps: int, epoch: int) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
-        metrics.update(self.meter.metrics(batch, metrics))
+        metrics.update(self.meter.metrics(batch, metrics) | self.kl_loss_band.follow(metrics))
         if self.trial.observe(global_steps, metrics):
             self.total_training_steps = global_steps  # ends verl's loop after this step
 
