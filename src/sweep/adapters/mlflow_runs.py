@@ -68,10 +68,10 @@ class RunTree:
         run = self._client.create_run(self._experiment_id, tags=cut, run_name=title[:LONGEST_PARAM])
         return str(run.info.run_id)
 
-    def find(self, kind: str, *, name: str | None = None, running: bool = False) -> list[Run]:
-        """This campaign's runs of the kind, newest first."""
-        wanted = [f"tags.`sweep.owner` = '{self._owner}'", f"tags.`sweep.kind` = '{kind}'"]
-        wanted += [f"tags.`sweep.name` = '{name}'"] if name else []
+    def find(self, kind: str, *, running: bool = False, **tags: str) -> list[Run]:
+        """This campaign's runs of the kind that carry all these tags of ours, newest first."""
+        ours = {"owner": self._owner, "kind": kind, **tags}
+        wanted = [f"tags.`sweep.{name}` = '{value}'" for name, value in ours.items()]
         wanted += ["attributes.status = 'RUNNING'"] if running else []
         found: list[Run] = []
         token = None

@@ -99,6 +99,8 @@ class MlflowWriter:
         """The trial's run has ended with its results; one that was not started here gets its curve from the outcome."""
         shown = self._trials.pop((stage.name, trial.id), None)
         if shown is None:
+            if self._tree.find("trial", stage=stage.name, trial=trial.id):
+                return  # its run has ended already
             shown = Shown(stage, trial, _knobs(stage, trial), {"sweep.reused": "true"})
         if not shown.run_id and isinstance(outcome, Finished | Diverged):
             rows = curve_rows(outcome.curve, _now_ms())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sweep.adapters.lease import Lease
 from sweep.adapters.search_space import changes, describe
 from sweep.adapters.shelf import Shelf
-from sweep.adapters.storage import PATIENCE_SECONDS, open_storage, patiently
+from sweep.adapters.storage import PATIENCE_SECONDS, open_storage, patiently, storage_warning
 from sweep.adapters.study_log import StudyLog
 from sweep.core.outcome import Failed, Finished, Outcome
 from sweep.core.progress import Proposal, Record
@@ -52,6 +52,8 @@ class OptunaStore:
         Raises:
             StoreError: if the storage cannot be opened or another driver holds the campaign.
         """
+        if risk := storage_warning(url):
+            log.warning("%s", risk)
         lease = Lease.take(url, campaign) if driver else None
         try:
             return cls(open_storage(url), campaign, seed, lease, patience_seconds)

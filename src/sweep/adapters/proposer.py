@@ -6,11 +6,13 @@ draws what the killed one would have drawn, and a draw costs the same however ma
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sweep.adapters.search_space import distributions, parameters, sampler
-from sweep.core.outcome import Finished
+from sweep.core.failure import FailureClass
+from sweep.core.outcome import Diverged, Failed, Outcome
 from sweep.core.overrides import Overrides
 from sweep.core.progress import Proposal, Record
 from sweep.core.stage import SearchRule, Stage
@@ -26,6 +28,9 @@ and seven times as much at 10,000; its model of the best tenth gains nothing fro
 
 FULL_TRIALS = 3 * LEARNED_TRIALS
 """Size at which a copy is replaced by a new one. Ours."""
+
+OF_THE_POINT = frozenset({FailureClass.INFEASIBLE_CONFIG, FailureClass.OOM_GPU, FailureClass.OOM_HOST})
+"""Failures that the same settings would meet again."""
 
 
 class Learnable(Protocol):
@@ -93,10 +98,12 @@ class Proposer:
 
     def take(self, proposal: Proposal) -> tuple[dict[str, Any], dict[str, Any]]:
         """What the sampler left at the asked trial and at the study; `begun` adds the trial again under its id."""
+        from optuna.trial import TrialState
+
         asked = None if proposal.number is None else self._asked.pop(proposal.number, None)
         if asked is None:
             return {}, {}
-        self._close(asked._trial_id, None)
+        self._storage.set_trial_state_values(asked._trial_id, TrialState.FAIL)
         left = self._storage.get_trial(asked._trial_id).system_attrs
         return dict(left), dict(self._storage.get_study_system_attrs(self._study_id))
 
@@ -116,18 +123,22 @@ class Proposer:
         self._dropped = 0
 
     def ended(self, record: Record, score: Score | None) -> None:
-        """The sampler knows how the trial ended; a failure tells it nothing."""
-        copied_id = self._ids.pop(record.trial.id, None)
-        if copied_id is not None:
-            self._close(copied_id, score.value if isinstance(record.outcome, Finished) and score else None)
+        """The sampler knows how the trial ended.
 
-    def _close(self, copied_id: int, value: float | None) -> None:
+        A point that cannot run or diverges is pruned without a value: to stay away from, yet never scored. Hearing
+        nothing of it, TPE would go back there for ever, as to a region that it does not know. Any other failure says
+        nothing about the point.
+        """
         from optuna.trial import TrialState
 
-        if value is None or value != value or value in (float("inf"), float("-inf")):
-            self._storage.set_trial_state_values(copied_id, TrialState.FAIL)
+        copied_id = self._ids.pop(record.trial.id, None)
+        if copied_id is None:
+            return
+        if record.finished and score is not None and math.isfinite(score.value):
+            self._storage.set_trial_state_values(copied_id, TrialState.COMPLETE, [score.value])
         else:
-            self._storage.set_trial_state_values(copied_id, TrialState.COMPLETE, [value])
+            state = TrialState.PRUNED if _is_the_points_fault(record.outcome) else TrialState.FAIL
+            self._storage.set_trial_state_values(copied_id, state)
 
 
 def worth_learning(entries: Sequence[AnyLearnable], count: int = LEARNED_TRIALS) -> list[AnyLearnable]:
@@ -138,3 +149,7 @@ def worth_learning(entries: Sequence[AnyLearnable], count: int = LEARNED_TRIALS)
     best = sorted(scored, key=lambda i: entries[i].score.value, reverse=True)[:count]  # type: ignore[union-attr]
     running = [i for i, e in enumerate(entries) if e.record.outcome is None]
     return [entries[i] for i in sorted({*best, *running, *range(len(entries) - count, len(entries))})]
+
+
+def _is_the_points_fault(outcome: Outcome | None) -> bool:
+    return isinstance(outcome, Diverged) or (isinstance(outcome, Failed) and outcome.failure_class in OF_THE_POINT)

@@ -1,0 +1,182 @@
+"""`sweep.adapters.storage`: what opens, what refuses and how, and patience with a faulty database."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from sweep.adapters.redaction import redacted, without_secrets
+from sweep.adapters.storage import (
+    default_url,
+    open_engine,
+    open_storage,
+    patiently,
+    sqlite_path,
+    storage_warning,
+    with_driver,
+)
+from sweep.errors import StoreError
+
+
+def test_a_new_file_is_made_with_its_folders_and_writes_ahead(tmp_path: Path) -> None:
+    url = default_url(tmp_path / "runs" / "a1")
+    storage = open_storage(url)
+    assert storage.get_all_studies() == []
+    with sqlite3.connect(tmp_path / "runs" / "a1" / "optuna.db") as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+@pytest.mark.parametrize("opened", [open_storage, open_engine])
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://u:hush@127.0.0.1:9/x?password=hush2", "check host, port"),
+        ("postgresql+pg8000://u:hush@h/x", "needs the Python package pg8000"),
+        ("oracle9://u:hush@h/x", "Can't load plugin"),
+        ("u:hush@h/x", "special characters in a password as %XX"),
+        ("postgresql://u:hu/sh@h/x", "cannot be opened|not a database URL"),
+        ("sqlite://", "would lose every trial"),
+        ("sqlite:///:memory:", "would lose every trial"),
+        ("sqlite:////proc/x/optuna.db", "writable folder"),
+    ],
+)
+def test_a_url_that_cannot_be_opened_is_one_message_without_its_secrets(opened: object, url: str, said: str) -> None:
+    with pytest.raises(StoreError, match=said) as caught:
+        opened(url)  # type: ignore[operator]
+    assert "hush" not in str(caught.value)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "optuna.db").write_text("this is a text file, and a long one" * 100)
+    with pytest.raises(StoreError, match=r"optuna\.db cannot be opened: file is not a database"):
+        open_storage(f"sqlite:///{tmp_path}/optuna.db")
+
+
+def test_a_folder_in_place_of_the_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be opened: unable to open database file"):
+        open_storage(f"sqlite:///{tmp_path}")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ann:hush@h:5432/d", "postgresql://ann:***@h:5432/d"),
+        ("postgresql://h/d?sslpassword=hush&sslmode=require", "postgresql://h/d?sslmode=require&sslpassword=***"),
+        ("sqlite:////a/b.db", "sqlite:////a/b.db"),
+        ("http://ann:hush@h/x", "http://ann:***@h/x"),
+        ("strange:hush", "***"),
+        ("strange://ann:hush:word:@@", "strange://ann:***@@"),
+    ],
+)
+def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:
+    seen = redacted(url)
+    assert "hush" not in seen
+    assert seen == shown or set(seen.split("?")[-1].split("&")) == set(shown.split("?")[-1].split("&"))
+
+
+def test_a_configuration_is_shown_without_its_secrets_and_otherwise_whole() -> None:
+    content = {
+        "storage": "postgresql://u:hush@h/d",
+        "hf_token": "hush",
+        "nested": [{"api_key": "hush", "tokenizer": "t", "max_tokens": 5, "password": None}],
+        "path": "hdfs://host/data",
+    }
+    assert without_secrets(content) == {
+        "storage": "postgresql://u:***@h/d",
+        "hf_token": "***",
+        "nested": [{"api_key": "***", "tokenizer": "t", "max_tokens": 5, "password": None}],
+        "path": "hdfs://host/data",
+    }
+
+
+@pytest.mark.parametrize(
+    ("url", "completed"),
+    [
+        ("postgresql://h/d", "postgresql+psycopg2://h/d"),
+        ("postgres://h/d", "postgresql+psycopg2://h/d"),
+        ("postgresql+psycopg://h/d", "postgresql+psycopg://h/d"),
+        ("sqlite:///a.db", "sqlite:///a.db"),
+        ("", ""),
+    ],
+)
+def test_postgresql_gets_the_driver_that_is_installed(url: str, completed: str) -> None:
+    assert with_driver(url) == completed
+
+
+@pytest.mark.parametrize(
+    ("path", "risky"),
+    [("/nfs/team/sweep.db", True), ("/nfs2/sweep.db", False), ("/home/sweep.db", False), ("/nfs/local/x.db", False)],
+)
+def test_sqlite_on_a_network_file_system_is_warned_about(tmp_path: Path, path: str, risky: bool) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text("/dev/sda / ext4 rw 0 0\nfiler:/team /nfs nfs4 rw 0 0\n/dev/sdb /nfs/local xfs rw 0 0\n")
+    said = storage_warning(f"sqlite:///{path}", mounts)
+    assert (said is not None) is risky
+    if said:
+        assert "nfs4" in said and "PostgreSQL" in said
+    assert storage_warning("postgresql://h/d", mounts) is None
+
+
+def test_a_relative_file_is_found_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert sqlite_path("sqlite:///runs/a.db") == tmp_path / "runs" / "a.db"
+
+
+def test_a_fault_is_waited_out_and_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    left = [3]
+
+    def sometimes() -> str:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise sa.exc.OperationalError(
+                "select secret", {"p": "hush"}, sqlite3.OperationalError("database is locked")
+            )
+        return "done"
+
+    with caplog.at_level(logging.WARNING):
+        assert patiently(sometimes, "write a trial") == "done"
+    assert [r.getMessage() for r in caplog.records] == [
+        "storage fault, the campaign waits (write a trial): database is locked"
+    ]
+
+
+def test_a_fault_that_stays_ends_in_a_message_that_says_what_to_do() -> None:
+    def never() -> None:
+        raise sa.exc.OperationalError("select secret", {"p": "hush"}, sqlite3.OperationalError("disk is full"))
+
+    with pytest.raises(StoreError, match=r"cannot write a trial: .*disk is full.*run the same command again") as caught:
+        patiently(never, "write a trial", patience_seconds=0.3)
+    assert "secret" not in str(caught.value) and "hush" not in str(caught.value)
+
+
+def test_an_error_of_ours_is_not_waited_out() -> None:
+    def wrong() -> None:
+        raise KeyError("bug")
+
+    with pytest.raises(KeyError):
+        patiently(wrong, "write")
+
+
+def test_two_campaigns_can_make_one_new_database_at_once(tmp_path: Path) -> None:
+    failures: list[BaseException] = []
+    start = threading.Barrier(4)
+
+    def make() -> None:
+        start.wait()
+        try:
+            open_storage(f"sqlite:///{tmp_path}/shared.db")
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=make) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
