@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sweep import __version__
-from sweep.cli import CONFIGURATION, DONE, run
+from sweep.cli import CONFIGURATION, DONE, INTERRUPTED, run
 
 
 def sweep(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -84,3 +85,24 @@ def test_a_storage_that_cannot_be_opened_exits_2_and_shows_no_password(tmp_path:
     done = sweep("storage=postgresql://user:secret@127.0.0.1:1/none", cwd=tmp_path)
     assert done.returncode == CONFIGURATION
     assert "secret" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_politely_with_the_command_to_go_on(number: int, tmp_path: Path):
+    arguments = ["engine=rehearsal", "model=smollm2-135m", "budget.steps=400", "budget.seeds=8", "campaign=long"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sweep", *arguments],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    for line in process.stdout:
+        if "trial 2 of" in line:
+            break
+    process.send_signal(number)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == INTERRUPTED
+    assert f"go on with: python -m sweep {' '.join(arguments)}" in error
+    assert (tmp_path / "runs" / "long" / "optuna.db").exists()

@@ -6,8 +6,10 @@ Exit codes: 0 done, 1 a bug or a broken environment, 2 configuration, 3 halted b
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import NoReturn
 
 from sweep.errors import ConfigError, SweepError
@@ -41,6 +43,8 @@ see also: python -m sweep.preflight, sweep.diagnose, sweep.doctor (each with --h
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts background jobs with the first one ignored
+        signal.signal(number, _interrupt)
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 
@@ -55,6 +59,12 @@ def run(arguments: Sequence[str]) -> int:
         again = " ".join(["python -m sweep", *arguments])
         print(f"sweep: interrupted; finished trials are kept, go on with: {again}", file=sys.stderr)
         return INTERRUPTED
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """The first signal ends politely; a second one at once, by the system's own means."""
+    signal.signal(number, signal.SIG_DFL)
+    raise KeyboardInterrupt
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -81,7 +81,7 @@ class RayLauncher:
             context = ray.init(namespace=NAMESPACE, log_to_driver=False, configure_logging=False, **arguments)
         except ConnectionError as error:
             raise _no_cluster(self._settings.address, str(error)) from error
-        except (RuntimeError, ValueError, OSError) as error:
+        except Exception as error:  # Ray raises a plain Exception when its node does not answer in time
             raise EngineError(f"Ray could not be started: {error}") from error
         self._address = str(context.address_info["gcs_address"])
 
