@@ -17,6 +17,7 @@ from verl.experimental.agent_loop import agent_loop
 from verl.trainer.ppo.v1 import agent_loop_tq
 from verl.utils.rollout_trace import RolloutTraceConfig
 
+from sweep.engines.verl.plugins.early_actors import EarlyActors
 from sweep.engines.verl.plugins.gathering import GatheringQueue
 from sweep.engines.verl.plugins.process_seeds import seed_process
 from sweep.engines.verl.warm_table import CPU_ROLLOUT
@@ -76,12 +77,37 @@ class SampleAwareWorker(_Worker):  # type: ignore[misc]
                 OmegaConf.update(self.config, key, value, merge=False)
 
 
+class WaitingWorker(SampleAwareWorker):
+    """A worker that is started first and told what to work on later."""
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+
+    def begin(self, *args: Any, **kwargs: Any) -> None:
+        """The worker is what it would be if made with these arguments."""
+        super().__init__(*args, **kwargs)
+
+
+_early: list[EarlyActors] = []
+
+
+def start_workers(count: int) -> None:
+    """Starts so many workers for the next manager of this process."""
+    _early[:] = [EarlyActors(WaitingWorker, count)]
+
+
 class SweepAgentLoopManager(agent_loop_tq.AgentLoopManagerTQ):  # type: ignore[misc]
     """verl's manager over our workers."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.agent_loop_workers_class = ray.remote(SampleAwareWorker)
+        if not _early:
+            start_workers(self.rollout_config.agent.num_workers)
+        self.agent_loop_workers_class = _early.pop()
+
+    async def _init_agent_loop_workers(self) -> None:
+        await super()._init_agent_loop_workers()
+        await asyncio.gather(*self.agent_loop_workers_class.begun)
 
     def wait_until_idle(self, timeout_seconds: float | None = None) -> None:
         """Returns when no worker has a prompt left.

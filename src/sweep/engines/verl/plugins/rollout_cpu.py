@@ -18,18 +18,30 @@ from verl.workers.rollout.replica import RolloutReplica
 from sweep.engines.verl.plugins.rollout_cpu_names import NAME
 from sweep.engines.verl.plugins.rollout_server_cpu import CpuRolloutServer, ServerSettings
 
+MOST_REQUESTS = 1000
+"""At a time, waiting ones included. Source: verl workers/rollout/replica.py, `max_concurrency`."""
+
+_early: dict[int, Any] = {}
+
+
+def start_server(replica_rank: int, config: Any, model_path: str) -> Any:
+    """The handle of a server that starts now; its replica will find it."""
+    from verl.utils.fs import copy_to_local
+
+    most = max(MOST_REQUESTS, 2 * config.max_num_seqs)
+    options = {"name": server_name(replica_rank), "max_concurrency": most, "num_cpus": 0}
+    settings = ServerSettings(**{f.name: getattr(config, f.name) for f in fields(ServerSettings)})
+    _early[replica_rank] = ray.remote(CpuRolloutServer).options(**options).remote(settings, copy_to_local(model_path))
+    return _early[replica_rank]
+
 
 class CpuReplica(RolloutReplica):  # type: ignore[misc]
-    """Starts the server of one rank."""
+    """The server of one rank, which may have been started before."""
 
     async def launch_servers(self) -> None:
-        from verl.utils.fs import copy_to_local
-
-        server = (
-            ray.remote(CpuRolloutServer)
-            .options(name=server_name(self.replica_rank), max_concurrency=self.max_concurrency, num_cpus=0)
-            .remote(_settings(self.config), copy_to_local(self.model_config.path))
-        )
+        rank = self.replica_rank
+        server = _early.pop(rank, None) or start_server(rank, self.config, self.model_config.path)
+        _early.pop(rank, None)
         await server.wake_up.remote()
         self.servers = [server]
         self._server_handle = server
@@ -75,7 +87,3 @@ class CpuServerAdapter(BaseRollout):  # type: ignore[misc]
 def server_name(replica_rank: int) -> str:
     """The Ray name of a replica's server, unique in the trial's job."""
     return f"{NAME}_server_{replica_rank}_0"
-
-
-def _settings(config: Any) -> ServerSettings:
-    return ServerSettings(**{f.name: getattr(config, f.name) for f in fields(ServerSettings)})

@@ -63,7 +63,21 @@ class SweepTrainer(PPOTrainerSync):  # type: ignore[misc]
         self.trial = RunningTrial("", NoMailbox())
         self.meter = step_metrics.StepMeter(self)
         self.kl_loss_band = KlLossBand(self)
+        self._start_processes_early()
         super().__init__(config)
+
+    def _start_processes_early(self) -> None:
+        """What verl would start after the training workers are ready starts beside them."""
+        from sweep.engines.verl.plugins import agent_loop
+
+        rollout, trainer = self.config.actor_rollout_ref.rollout, self.config.trainer
+        agent_loop.start_workers(rollout.agent.num_workers)
+        if rollout.name != CPU_ROLLOUT:
+            return
+        from sweep.engines.verl.plugins import rollout_cpu
+
+        for rank in range(trainer.n_gpus_per_node * trainer.nnodes):
+            rollout_cpu.start_server(rank, rollout, self.config.actor_rollout_ref.model.path)
 
     def read_plugin_settings(self) -> None:
         """Takes over what the section `sweep` of the configuration says now."""
