@@ -92,6 +92,7 @@ class CampaignConfig:
     seed: int = 1
     runs: str = "runs"
     storage: str | None = None
+    earlier: str | None = None
     tracking: str | None = None
     plan: bool = False
     verl: list[str] = field(default_factory=list)
@@ -136,6 +137,8 @@ def to_plan(config: CampaignConfig) -> CampaignPlan:
         ConfigError: for a name, stage, number or verl setting that cannot work.
     """
     _check_name(config.campaign)
+    if config.earlier is not None:
+        _check_name(config.earlier)
     _check_numbers(config)
     if config.engine not in ENGINES:
         raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, got {config.engine!r}")
@@ -163,10 +166,16 @@ def to_plan(config: CampaignConfig) -> CampaignPlan:
         cluster_address=config.cluster.address,
         reuse=config.runtime.reuse,
         timeouts=Timeouts(config.runtime.start_seconds, config.runtime.step_seconds, config.runtime.end_seconds),
-        storage_url=config.storage or f"sqlite:///{folder.resolve() / 'optuna.db'}",
+        storage_url=config.storage or _storage_file(folder),
+        earlier=config.earlier,
+        earlier_url=config.storage or _storage_file(Path(config.runs) / (config.earlier or "")),
         tracking_uri=config.tracking or f"sqlite:///{folder.resolve() / 'mlflow.db'}",
         configuration=as_mapping(config),
     )
+
+
+def _storage_file(folder: Path) -> str:
+    return f"sqlite:///{folder.resolve() / 'optuna.db'}"
 
 
 def as_mapping(config: CampaignConfig) -> dict[str, object]:

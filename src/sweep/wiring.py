@@ -97,7 +97,14 @@ def classify(log: str) -> tuple[FailureClass, str]:
 def _store(plan: CampaignPlan) -> Store:
     from sweep.adapters.optuna_store import OptunaStore
 
-    return OptunaStore.open(plan.storage_url, plan.name, seed=plan.seeds[0])
+    earlier = None
+    if plan.earlier is not None:
+        if _missing_file(plan.earlier_url):
+            raise ConfigError(
+                f"campaign {plan.earlier} was never run: there is no {plan.earlier_url}; leave earlier out"
+            )
+        earlier = OptunaStore.open(plan.earlier_url, plan.earlier, driver=False)
+    return OptunaStore.open(plan.storage_url, plan.name, seed=plan.seeds[0], earlier=earlier)
 
 
 def start_engine(plan: CampaignPlan, paths: dict[str, str]) -> Engine:
@@ -192,12 +199,17 @@ def _refuse_without_gpu(plan: CampaignPlan) -> None:
 
 def _refuse_without_upstream(plan: CampaignPlan) -> None:
     """Raises: ConfigError: if a wanted stage starts from a winner that does not exist. Makes no file."""
-    if plan.storage_url.startswith("sqlite:///") and not os.path.exists(plan.storage_url.removeprefix("sqlite:///")):
+    if _missing_file(plan.storage_url):
         missing = missing_upstream(plan, {})
     else:
         missing = missing_upstream(plan, {w.stage: w for w in _winners(plan)})
     if missing:
         raise ConfigError(missing)
+
+
+def _missing_file(url: str) -> bool:
+    """Whether the URL names a SQLite file that does not exist."""
+    return url.startswith("sqlite:///") and not os.path.exists(url.removeprefix("sqlite:///"))
 
 
 def _winners(plan: CampaignPlan) -> tuple[Winner, ...]:

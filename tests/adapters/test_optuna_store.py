@@ -208,6 +208,23 @@ def test_a_driver_that_was_out_of_touch_still_hands_in_its_result_and_then_stops
     new.close()
 
 
+def test_a_late_result_reaches_the_driver_that_has_failed_and_begun_the_trial_again(url: str) -> None:
+    far = Holder("far", "node7", 4711, "1", "another boot")
+    lost = OptunaStore(open_storage(url), "a1", 0, Lease.take(url, "a1", holder=far, beat_seconds=600), 5.0)
+    lost.intend(kl, proposal(), trial())
+    new = OptunaStore(open_storage(url), "a1", 0, Lease.take(url, "a1", stale_seconds=-1.0), 5.0)
+    new.settle(kl, trial(), failed(FailureClass.HANG), None)
+    new.intend(kl, proposal(), trial())
+    assert not isinstance(new.find(trial().id), Finished)
+    lost.settle(kl, trial(), finished(0.61), score(0.61))
+    found = new.find(trial().id)
+    assert found is not None and to_json(found) == to_json(finished(0.61))
+    new.settle(kl, trial(), found, score(0.61))
+    assert [t.state for t in studied(url)] == [TrialState.FAIL, TrialState.COMPLETE]
+    lost.close()
+    new.close()
+
+
 def test_a_reader_sees_a_running_campaign_writes_nothing_and_needs_no_lease(url: str) -> None:
     store = OptunaStore.open(url, "a1")
     run(store, 0.002, 0.5)
@@ -249,8 +266,25 @@ def test_a_changed_search_space_names_every_change_and_both_ways_out(url: str) -
     assert f"knobs.{KL}.high: 0.01 -> 0.02" in said
     assert "knobs.algorithm.lam: nothing ->" in said
     assert "objective: reward -> eta" in said
-    assert "put it back, or choose another campaign=NAME" in said
+    assert "put it back" in said and "campaign=NAME earlier=a1" in said
     assert len(studied(url)) == 1
+    store.close()
+
+
+def test_finished_trials_of_an_earlier_campaign_are_found_and_nothing_else_of_it(url: str) -> None:
+    before = OptunaStore.open(url, "a1")
+    run(before, 0.002, 0.5)
+    run(before, 0.003, None)
+    before.close()
+    earlier = OptunaStore.open(url, "a1", driver=False)
+    store = OptunaStore.open(url, "a2", earlier=earlier)
+    found = store.find(trial({KL: 0.002}).id)
+    assert found is not None and to_json(found) == to_json(finished(0.5))
+    assert store.find(trial({KL: 0.003}).id) is None
+    assert store.records(kl) == ()
+    store.intend(kl, proposal({KL: 0.002}), trial({KL: 0.002}))
+    store.settle(kl, trial({KL: 0.002}), found, score(0.5))
+    assert store.records(kl)[0].finished is not None
     store.close()
 
 

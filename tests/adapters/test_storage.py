@@ -119,7 +119,7 @@ def test_sqlite_on_a_network_file_system_is_warned_about(tmp_path: Path, path: s
     said = storage_warning(f"sqlite:///{path}", mounts)
     assert (said is not None) is risky
     if said:
-        assert "nfs4" in said and "PostgreSQL" in said
+        assert "nfs4" in said and "postgresql" in said
     assert storage_warning("postgresql://h/d", mounts) is None
 
 

@@ -31,9 +31,16 @@ class OptunaStore:
     """Implements `sweep.ports.Store`. Made by `OptunaStore.open`."""
 
     def __init__(
-        self, storage: BaseStorage, campaign: str, seed: int, lease: Lease | None, patience_seconds: float
+        self,
+        storage: BaseStorage,
+        campaign: str,
+        seed: int,
+        lease: Lease | None,
+        patience_seconds: float,
+        earlier: OptunaStore | None = None,
     ) -> None:
         self._storage, self._campaign, self._seed, self._lease = storage, campaign, seed, lease
+        self._earlier = earlier
         self._patience_seconds = patience_seconds
         self._shelves: dict[str, Shelf] = {}
         self._checked: dict[str, Stage] = {}
@@ -45,9 +52,18 @@ class OptunaStore:
 
     @classmethod
     def open(
-        cls, url: str, campaign: str, *, seed: int = 0, patience_seconds: float = PATIENCE_SECONDS, driver: bool = True
+        cls,
+        url: str,
+        campaign: str,
+        *,
+        seed: int = 0,
+        patience_seconds: float = PATIENCE_SECONDS,
+        driver: bool = True,
+        earlier: OptunaStore | None = None,
     ) -> OptunaStore:
         """The campaign's store; as `driver` it holds the campaign's lease until `close`, otherwise it only reads.
+
+        Finished trials of the `earlier` campaign are found here as well.
 
         Raises:
             StoreError: if the storage cannot be opened or another driver holds the campaign.
@@ -56,7 +72,7 @@ class OptunaStore:
             log.warning("%s", risk)
         lease = Lease.take(url, campaign) if driver else None
         try:
-            return cls(open_storage(url), campaign, seed, lease, patience_seconds)
+            return cls(open_storage(url), campaign, seed, lease, patience_seconds, earlier)
         except BaseException:
             if lease is not None:
                 lease.release()
@@ -127,7 +143,11 @@ class OptunaStore:
                 shelf.refresh(entry)
             found += [shelf.late.get(trial_id), entry.record.outcome if entry is not None else None]
         known = [outcome for outcome in found if outcome is not None]
-        return next((outcome for outcome in known if isinstance(outcome, Finished)), known[0] if known else None)
+        finished = next((outcome for outcome in known if isinstance(outcome, Finished)), None)
+        if finished is None and self._earlier is not None:
+            taken_over = self._earlier.find(trial_id)
+            finished = taken_over if isinstance(taken_over, Finished) else None
+        return finished or (known[0] if known else None)
 
     def freeze(self, winner: Winner) -> None:
         """Record a stage's winner.
@@ -154,6 +174,8 @@ class OptunaStore:
 
     def close(self) -> None:
         """Let go of the campaign. Safe to call again."""
+        if self._earlier is not None:
+            self._earlier.close()
         self._storage.remove_session()
         if self._lease is not None:
             self._lease.release()
@@ -175,7 +197,8 @@ class OptunaStore:
         if stored is not None and shelf.entries and (changed := changes(stored, space)):
             raise StoreError(
                 f"stage {stage.name} of campaign {self._campaign} has trials from another search space "
-                f"({'; '.join(changed)}); put it back, or choose another campaign=NAME"
+                f"({'; '.join(changed)}); put it back before anything is asked, or search the new space under another "
+                f"name and take over the old results: campaign=NAME earlier={self._campaign}"
             )
         if self._lease is not None and stored != space:
             shelf.set_attribute("space", space)

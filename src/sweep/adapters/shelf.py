@@ -149,7 +149,8 @@ class Shelf:
         self._end(entry, ended, score, last_attempt_ended(entry.attempts, ended))
 
     def refresh(self, entry: Entry) -> None:
-        """The entry as the storage has it now: another driver may have settled it."""
+        """The entry as the storage has it now: another driver may have settled it, or left a late outcome."""
+        self.late |= dict(_late_outcomes(self._log.attributes()))
         trial = self._log.trial(entry.optuna_id)
         stored = Stored.read(trial.user_attrs)
         if trial.state.is_finished() and stored is not None:

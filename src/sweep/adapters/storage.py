@@ -139,8 +139,9 @@ def storage_warning(url: str, mounts: Path = Path("/proc/mounts")) -> str | None
     if kind not in NETWORK_FILE_SYSTEMS:
         return None
     return (
-        f"{path} lies on {kind}, where SQLite's locks do not hold: run one driver only, or give a PostgreSQL URL as "
-        "storage"
+        f"{path} lies on the network file system {kind}, where SQLite's locks do not hold: let this driver be the "
+        f"single writer, or use a server database (storage=postgresql://...); a locked database is tried again for "
+        f"{PATIENCE_SECONDS:.0f} s"
     )
 
 

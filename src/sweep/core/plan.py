@@ -35,6 +35,8 @@ class ModelFacts:
 class CampaignPlan:
     """What to run. `stages` are all stages known, in their order; `wanted` those to run now.
 
+    Finished trials of the campaign `earlier` are taken over where they are the same.
+
     `base` holds the verl settings of model, task and user; the engine adds what makes verl run where it runs.
     """
 
@@ -51,6 +53,8 @@ class CampaignPlan:
     reuse: bool = True
     timeouts: Timeouts = Timeouts()
     storage_url: str = ""
+    earlier: str | None = None
+    earlier_url: str = ""
     tracking_uri: str = ""
     configuration: Mapping[str, object] = field(default_factory=dict)
 
