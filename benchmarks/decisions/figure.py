@@ -79,7 +79,7 @@ def _coverage(axis: Any, summary: dict[str, Any]) -> None:
         shares = [c["covered"] for c in cells]
         error = [[s["value"] - s["low"] for s in shares], [s["high"] - s["value"] for s in shares]]
         axis.errorbar(
-            range(len(cells)),
+            [x + 0.2 * aside for x in range(len(cells))],
             [s["value"] for s in shares],
             yerr=error,
             fmt="o",

@@ -63,7 +63,7 @@ def best_settings(surface: Surface, steps: int) -> tuple[Overrides, float]:
 
     from scipy.optimize import differential_evolution
 
-    found = differential_evolution(loss, list(zip(low, high, strict=True)), seed=0, tol=1e-8, maxiter=200)
+    found = differential_evolution(loss, list(zip(low, high, strict=True)), seed=0, tol=1e-6, maxiter=80, popsize=8)
     return _settings(names, found.x), -float(found.fun)
 
 
