@@ -147,7 +147,7 @@ def _observers(plan: CampaignPlan, store: Store, fleet: Fleet) -> list[Observer]
 
     folder = Path(plan.folder)
     tracker = MlflowTracker.open(plan.tracking_uri, plan.name, folder, store.find)
-    observers: list[Observer] = [FrozenFiles(folder, store), tracker, progress_display(plan)]
+    observers: list[Observer] = [FrozenFiles(folder, store), tracker, progress_display(store)]
     if plan.engine == "verl" and plan.model.needs_gpu:
         from sweep.adapters.gpu_nodes import on_cluster
         from sweep.adapters.hardware_observer import HardwareObserver

@@ -34,3 +34,12 @@ def test_a_file_holds_everything_that_the_winner_is(tmp_path):
     content = yaml.safe_load((tmp_path / "frozen" / "kl.yaml").read_text())
     assert Winner.from_json(content).to_json() == winner.to_json()
     assert content["trials"] and content["stands_on"] and content["reason"]
+
+
+def test_files_that_cannot_be_written_are_warned_about_and_end_nothing(tmp_path, caplog):
+    bench = Bench(tmp_path / "campaign")
+    winner = bench.run()[0]
+    (tmp_path / "frozen").write_text("a file where the folder should be")
+    files = FrozenFiles(tmp_path, MemoryStore(bench.disk))
+    files.stage_frozen(bench.plan.stage("minibatch"), winner)
+    assert "cannot write frozen/minibatch.yaml" in caplog.text and "comes back" in caplog.text

@@ -6,6 +6,7 @@ nothing, and a lost one comes back.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from sweep.core.stage import Stage
 from sweep.core.trial import Trial
 from sweep.core.winner import Score, Winner
 from sweep.ports import CampaignInfo, Store
+
+log = logging.getLogger(__name__)
 
 HEAD = "# Winner of stage {stage}, a view of the campaign's storage: editing this file changes nothing.\n"
 
@@ -31,9 +34,12 @@ class FrozenFiles:
     def campaign_started(self, info: CampaignInfo) -> None:
         """Write what is frozen already, and remove what no longer is."""
         winners = self._store.winners()
-        for path in self._folder.glob("*.yaml"):
-            if path.stem not in {w.stage for w in winners}:
-                path.unlink()
+        try:
+            for path in self._folder.glob("*.yaml"):
+                if path.stem not in {w.stage for w in winners}:
+                    path.unlink()
+        except OSError as error:
+            log.warning("cannot clear %s: %s; the storage has the winners", self._folder, error)
         for winner in winners:
             self._write(winner)
 
@@ -60,8 +66,11 @@ class FrozenFiles:
         """The files stay."""
 
     def _write(self, winner: Winner) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
         text = HEAD.format(stage=winner.stage) + yaml.safe_dump(winner.to_json(), sort_keys=False, allow_unicode=True)
         aside = self._folder / f".{winner.stage}.yaml.new"
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(self._folder / f"{winner.stage}.yaml")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            aside.write_text(text, encoding="utf-8")
+            aside.replace(self._folder / f"{winner.stage}.yaml")
+        except OSError as error:
+            log.warning("cannot write frozen/%s.yaml: %s; it comes back with the next run", winner.stage, error)

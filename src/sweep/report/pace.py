@@ -1,4 +1,4 @@
-"""How fast a campaign goes and how long it may take: `Pace`, pure."""
+"""How fast a trial goes and how long its stage may take: `Pace`, pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RECENT_STEPS = 20
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds between the steps of the running trial, and what is known of trials before it."""
+    """Seconds between the steps of one trial, and how long those before it took."""
 
     intervals: tuple[float, ...] = ()
     last_step_at: float | None = None
@@ -33,13 +33,16 @@ class Pace:
         took = () if self.trial_began_at is None else (now - self.trial_began_at,)
         return replace(self, trial_seconds=(*self.trial_seconds, *took), trial_began_at=None)
 
-    def seconds_left(self, steps_left: int, trials_left: int) -> float | None:
-        """Until the stage ends if it uses its whole budget; None before anything was measured."""
+    def seconds_left(self, steps_left: int, trials_left: int, trial_steps: int, at_once: int = 1) -> float | None:
+        """Until the stage ends if it uses its whole budget with so many trials at once; None before a step was timed.
+
+        Before a first trial has ended, a trial is taken to last its steps.
+        """
         if not self.intervals and not self.trial_seconds:
             return None
-        of_trial = steps_left * median(self.intervals) if self.intervals else 0.0
-        each = median(self.trial_seconds) if self.trial_seconds else 0.0
-        return of_trial + trials_left * each
+        each_step = median(self.intervals) if self.intervals else 0.0
+        each_trial = median(self.trial_seconds) if self.trial_seconds else trial_steps * each_step
+        return steps_left * each_step + trials_left * each_trial / max(1, at_once)
 
 
 def as_time(seconds: float | None) -> str:

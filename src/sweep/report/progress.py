@@ -2,40 +2,52 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
 from sweep.core.curve import METRICS
 from sweep.core.outcome import Diverged, Failed, Finished, Outcome
-from sweep.core.plan import CampaignPlan
 from sweep.core.progress import Proposal
 from sweep.core.stage import Stage
 from sweep.core.trial import Trial
 from sweep.core.winner import Score, Winner
-from sweep.ports import CampaignInfo
+from sweep.ports import CampaignInfo, Store
 from sweep.report.pace import Pace, as_time
 
 LINES_A_TRIAL = 4
 """Plain lines that a trial's steps may print: a log file stays readable."""
 
 
+Place = Callable[[Stage, Trial], int]
+"""Which trial of its stage this is, from 1."""
+
+
 class Progress:
-    """Says what happens. `say` prints a line that stays, `show` one that the next replaces (plain: it stays too)."""
+    """Says what happens. `say` prints a line that stays, `show` one that the next replaces (plain: it stays too).
+
+    `place` numbers a stage's trials; without it they are counted as they start. Several may run at once.
+    """
 
     def __init__(
         self,
         say: Callable[[str], None],
         show: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        place: Place | None = None,
     ) -> None:
         self._say = say
         self._show = show
         self._clock = clock
-        self._pace = Pace()
-        self._number = 0
+        self._place = place
+        self._started = 0
+        self._numbers: dict[str, int] = {}
+        self._paces: dict[str, Pace] = {}
+        self._took: tuple[float, ...] = ()
 
     def campaign_started(self, info: CampaignInfo) -> None:
         """Name the campaign, its folder and stages."""
@@ -43,21 +55,24 @@ class Progress:
 
     def stage_started(self, stage: Stage) -> None:
         """Name the stage and its budget."""
-        self._number, self._pace = 0, Pace()
+        self._started, self._numbers, self._paces, self._took = 0, {}, {}, ()
         self._say(f"stage {stage.name}: up to {stage.budget.most_trials} trials of {stage.budget.steps} steps")
 
     def trial_started(self, stage: Stage, proposal: Proposal, trial: Trial, folder: Path) -> None:
         """Name the trial and what it changes."""
-        self._number += 1
-        self._pace = self._pace.trial_started(self._clock())
-        self._say(f"  trial {self._number} of at most {stage.budget.most_trials}  {trial.id}  {described(proposal)}")
+        self._started += 1
+        number = self._numbers[trial.id] = self._place(stage, trial) if self._place else self._started
+        self._paces[trial.id] = Pace(trial_seconds=self._took).trial_started(self._clock())
+        self._say(f"  trial {number} of at most {stage.budget.most_trials}  {trial.id}  {described(proposal)}")
 
     def stepped(self, stage: Stage, trial: Trial, step: int, metrics: Mapping[str, float]) -> None:
         """Step, reward, KL and time left."""
-        self._pace = self._pace.stepped(self._clock())
-        left = self._pace.seconds_left(trial.steps - step, stage.budget.most_trials - self._number)
+        pace = self._paces[trial.id] = self._paces.get(trial.id, Pace()).stepped(self._clock())
+        most, number = stage.budget.most_trials, self._numbers.get(trial.id, self._started)
+        later = most - max(self._numbers.values(), default=number)
+        left = pace.seconds_left(trial.steps - step, later, trial.steps, at_once=len(self._paces))
         line = (
-            f"{stage.name}  trial {self._number}/{stage.budget.most_trials}  step {step}/{trial.steps}"
+            f"{stage.name}  trial {number}/{most}  step {step}/{trial.steps}"
             f"  reward {_number(metrics, 'score')}  KL {_number(metrics, 'kl_nats')}  at most {as_time(left)} left"
         )
         if self._show is not None:
@@ -71,7 +86,8 @@ class Progress:
 
     def trial_ended(self, stage: Stage, trial: Trial, outcome: Outcome, score: Score | None) -> None:
         """How it ended."""
-        self._pace = self._pace.trial_ended(self._clock())
+        pace = self._paces.pop(trial.id, None)
+        self._took += pace.trial_ended(self._clock()).trial_seconds[len(pace.trial_seconds) :] if pace else ()
         match outcome:
             case Finished():
                 value = "" if score is None else f", {stage.objective} {score.value:.5g}"
@@ -92,19 +108,35 @@ class Progress:
             self._show("")
 
 
-def progress_display(plan: CampaignPlan) -> Progress:
-    """The display for where standard output goes."""
+def progress_display(store: Store) -> Progress:
+    """The display for where standard output goes; trials are numbered as the store has them, also after a resume."""
     from rich.console import Console
+
+    def place(stage: Stage, trial: Trial) -> int:
+        ids = [record.trial.id for record in store.records(stage)]
+        return 1 + ids.index(trial.id) if trial.id in ids else len(ids)
 
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:
-        return Progress(lambda text: print(text, flush=True))
-    return Progress(lambda text: console.print(f"\r\x1b[K{text}", markup=False), _status(sys.stdout))
+        return Progress(_quietly(lambda text: print(text, flush=True)), place=place)
+    say = _quietly(lambda text: console.print(f"\r\x1b[K{text}", markup=False))
+    return Progress(say, _quietly(_status(sys.stdout)), place=place)
 
 
-def _status(stream: Any) -> Callable[[str], None]:
+def _quietly(write: Callable[[str], None]) -> Callable[[str], None]:
+    """The writer, silent from the moment when nobody reads any more (`| head`) or the disk of a log is full."""
+
+    def written(text: str) -> None:
+        with suppress(OSError):
+            write(text)
+
+    return written
+
+
+def _status(stream: TextIO) -> Callable[[str], None]:
     def show(text: str) -> None:
-        stream.write(f"\r\x1b[K{text}")
+        width = shutil.get_terminal_size().columns - 1  # a wrapped line could not be replaced
+        stream.write(f"\r\x1b[K{text[:width]}")
         stream.flush()
 
     return show
