@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import sqlite3
 import subprocess
 import sys
@@ -471,3 +472,54 @@ def test_the_sampler_hears_of_failures_that_are_the_points_own_but_never_a_value
     proposer.ended(ended, score(0.5) if ended.finished else None)
     (heard,) = proposer._study.get_trials()
     assert (heard.state, heard.value) == (state, 0.5 if ended.finished else None)
+
+
+ENDLESS = """
+import sys
+from sweep.adapters.optuna_store import OptunaStore
+from sweep.core.progress import Proposal
+from tests.adapters.store_stages import KL, finished, kl, score, trial
+store = OptunaStore.open(sys.argv[1], "a1", seed=3)
+for orphan in store.orphans():
+    record = orphan.record
+    store.intend(kl, Proposal(record.settings, record.trial.seed, record.requested), record.trial)
+    store.settle(kl, record.trial, finished(), score(0.5))
+    print("ended", record.trial.id, flush=True)
+while True:
+    (asked,) = store.ask(kl, 1)
+    begun = trial(dict(asked.settings))
+    store.intend(kl, asked, begun)
+    print("begun", begun.id, flush=True)
+    store.settle(kl, begun, finished(), score(float(asked.settings.get(KL))))
+    print("ended", begun.id, flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_kill_9_at_any_moment_loses_no_recorded_trial_and_repeats_none(
+    request: pytest.FixtureRequest, tmp_path: Path, database: str
+) -> None:
+    url = f"sqlite:///{tmp_path}/optuna.db" if database == "sqlite" else request.getfixturevalue("postgres_database")
+    moments = random.Random(7)
+    said: list[tuple[str, str]] = []
+    for _ in range(6):
+        driver = subprocess.Popen([sys.executable, "-c", ENDLESS, url], stdout=subprocess.PIPE, text=True)
+        assert driver.stdout is not None
+        lines = [driver.stdout.readline()]
+        time.sleep(moments.uniform(0.0, 1.0))
+        driver.kill()
+        lines += driver.stdout.read().splitlines()
+        driver.wait()
+        driver.stdout.close()
+        said += [(words[0], words[1]) for line in lines if len(words := line.split()) == 2 and len(words[1]) == 12]
+    ended = [trial_id for what, trial_id in said if what == "ended"]
+    begun = {trial_id for what, trial_id in said if what == "begun"}
+    assert len(ended) == len(set(ended)) > 6
+    store = OptunaStore.open(url, "a1")
+    records = {r.trial.id: r for r in store.records(kl)}
+    assert all(records[trial_id].finished for trial_id in ended)
+    assert begun <= set(records)
+    assert len(store.orphans()) <= 1
+    store.close()
+    assert len(studied(url)) == len(records)
