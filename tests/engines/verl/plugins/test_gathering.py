@@ -27,7 +27,7 @@ class FakeQueue:
 
 
 def gathered(queue: FakeQueue) -> GatheringQueue:
-    return GatheringQueue(queue, join=tuple)
+    return GatheringQueue(queue, join=lambda partition, samples: (partition, *samples))
 
 
 async def write_two_prompts(queue: GatheringQueue) -> None:
@@ -51,7 +51,7 @@ def test_a_flush_writes_samples_first_then_the_last_state_of_each_prompt() -> No
         {
             "keys": ["1_0", "2_0"],
             "partition_id": "train",
-            "fields": ({"x": "1"}, {"x": "2"}),
+            "fields": ("train", {"x": "1"}, {"x": "2"}),
             "tags": [{"n": "1"}, {"n": "2"}],
         },
         {"keys": ["1", "2"], "partition_id": "train", "tags": [{"status": "finished"}] * 2},

@@ -20,6 +20,7 @@ from verl.utils.rollout_trace import RolloutTraceConfig
 from sweep.engines.verl.plugins.early_actors import EarlyActors
 from sweep.engines.verl.plugins.gathering import GatheringQueue
 from sweep.engines.verl.plugins.process_seeds import seed_process
+from sweep.engines.verl.plugins.queue_fields import TRAINING, for_training
 from sweep.engines.verl.warm_table import CPU_ROLLOUT
 
 SINGLE_TURN = "single_turn_agent"
@@ -30,11 +31,17 @@ class SampleAwareWorker(_Worker):  # type: ignore[misc]
     """Adds the sample's id and session to the sampling parameters of a rollout that seeds each request by them."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._queue = GatheringQueue(agent_loop_tq.tq, agent_loop_tq.list_of_dict_to_tensordict)
+        self._join_samples = agent_loop_tq.list_of_dict_to_tensordict
+        self._queue = GatheringQueue(agent_loop_tq.tq, self._joined)
         agent_loop_tq.tq = self._queue
         agent_loop_tq.list_of_dict_to_tensordict = list  # the queue joins samples when it writes them
         super().__init__(*args, **kwargs)
         self._single_turn: Any = None
+
+    def _joined(self, partition: str, samples: list[dict[str, Any]]) -> Any:
+        if partition == TRAINING:
+            samples = [for_training(s, keeps_prompt=self.reward_loop_worker_handles is None) for s in samples]
+        return self._join_samples(samples)
 
     async def _run_agent_loop(
         self, sampling_params: dict[str, Any], trajectory: dict[str, Any], *, agent_name: str, **kwargs: Any

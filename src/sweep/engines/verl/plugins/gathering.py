@@ -21,10 +21,10 @@ GATHER_SECONDS = 0.05
 class GatheringQueue:
     """The functions of the module `transfer_queue`, two of them gathering.
 
-    `join` makes what the queue stores of a list of samples, each a dict of fields.
+    `join` makes what the queue stores of a partition's samples, each a dict of fields.
     """
 
-    def __init__(self, queue: Any, join: Callable[[list[dict[str, Any]]], Any]) -> None:
+    def __init__(self, queue: Any, join: Callable[[str, list[dict[str, Any]]], Any]) -> None:
         self._queue = queue
         self._join = join
         self._samples: dict[str, list[tuple[str, dict[str, Any], dict[str, Any]]]] = defaultdict(list)
@@ -78,7 +78,7 @@ class GatheringQueue:
         for partition, rows in samples.items():
             keys, fields, tags = (list(column) for column in zip(*rows, strict=True))
             await self._queue.async_kv_batch_put(
-                keys=keys, partition_id=partition, fields=self._join(fields), tags=tags
+                keys=keys, partition_id=partition, fields=self._join(partition, fields), tags=tags
             )
         for partition, tags_of in states.items():
             await self._queue.async_kv_batch_put(
