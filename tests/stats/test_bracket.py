@@ -127,3 +127,10 @@ def test_unit_and_zero_of_the_score_change_no_position(best: float, scale: float
     plain, _ = walk(lambda x: -(abs(x - best) ** 1.5))
     moved, _ = walk(lambda x: shift - scale * abs(x - best) ** 1.5)
     assert sorted(moved) == pytest.approx(sorted(plain), abs=1e-4)
+
+
+def test_points_that_bend_upwards_have_no_peak_and_the_highest_wins() -> None:
+    valley = {-2.0: 0.9, -1.0: 0.0, 0.0: 0.1, 1.0: 0.05}
+    found = advance(valley, start=0.0, step=1.0, **RANGE)
+    assert isinstance(found, Settled)
+    assert (found.position, found.score) == (-2.0, 0.9)

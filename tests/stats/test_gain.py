@@ -81,6 +81,16 @@ def test_the_error_covers_the_gain_whatever_the_autocorrelation(carry: float, st
     assert 0.89 <= np.mean(hits) <= 0.995
 
 
+def test_the_autocorrelation_is_not_underestimated_in_short_curves() -> None:
+    rng = np.random.default_rng(11)
+    errors, values = [], []
+    for _ in range(400):
+        gain = fitted_gain((0.02 * autocorrelated(rng, 40, 0.6)).tolist())
+        errors.append(gain.standard_error)
+        values.append(gain.value)
+    assert 0.95 <= np.mean(errors) / np.std(values) <= 1.4
+
+
 @given(
     st.lists(st.floats(-5, 5), min_size=8, max_size=60),
     st.sampled_from([2.0**k for k in range(-6, 7)]),
