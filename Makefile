@@ -25,7 +25,7 @@ tune: install ## Tune MODEL (tiny by default); more settings in ARGS="budget.ste
 	$(BIN)/python -m sweep model=$(MODEL) $(ARGS)
 
 test: install ## Run every test, real verl trials on the CPU included
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: install ## Check format, lint, types and import contracts
 	$(BIN)/ruff format --check src tests scripts benchmarks
