@@ -43,7 +43,7 @@ class PostgresServer:
     def start(self) -> None:
         """The server accepts connections."""
         options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
-        self._run("pg_ctl", "-D", "data", "-l", "log", "-w", "-t", "60", "-o", options, "start")
+        self._run("pg_ctl", "-D", "data", "-l", "log", "-w", "-t", "110", "-o", options, "start")
 
     def stop(self, mode: str = "immediate") -> None:
         """The server is down; `immediate` is a crash, `fast` ends its sessions first."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 
 import pytest
+import sqlalchemy as sa
 
+from sweep.adapters.storage import with_driver
 from tests.postgres_server import PostgresServer
 
 
@@ -22,6 +25,15 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def postgres_database(request: pytest.FixtureRequest) -> str:
-    """The URL of an empty database: SWEEP_TEST_POSTGRES if set, otherwise on a server started here."""
+    """The URL of an empty database: on the server of the URL in SWEEP_TEST_POSTGRES, otherwise on one started here."""
     given = os.environ.get("SWEEP_TEST_POSTGRES")
-    return given or str(request.getfixturevalue("postgres_server").new_database())
+    return _new_database(given) if given else str(request.getfixturevalue("postgres_server").new_database())
+
+
+def _new_database(url: str) -> str:
+    name = f"sweep_test_{secrets.token_hex(6)}"
+    engine = sa.create_engine(with_driver(url), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return engine.url.set(database=name).render_as_string(hide_password=False)

@@ -424,14 +424,18 @@ def test_a_restart_of_postgresql_in_the_middle_loses_and_doubles_nothing(
     store = OptunaStore.open(postgres_database, "a1", patience_seconds=120.0)
     run(store, 0.001, 0.5)
     done = threading.Event()
+    restarts: list[int] = []
 
     def restart_often() -> None:
-        for _ in range(3):
-            time.sleep(0.7)
-            postgres_server.stop()
-            time.sleep(0.5)
-            postgres_server.start()
-        done.set()
+        try:
+            for number in range(3):
+                time.sleep(0.7)
+                postgres_server.stop()
+                time.sleep(0.5)
+                postgres_server.start()
+                restarts.append(number)
+        finally:
+            done.set()
 
     thread = threading.Thread(target=restart_often)
     thread.start()
@@ -440,6 +444,7 @@ def test_a_restart_of_postgresql_in_the_middle_loses_and_doubles_nothing(
         number += 1
         run(store, 0.001 + number / 1e6, 0.5)
     thread.join()
+    assert restarts == [0, 1, 2]
     before = [r.trial.id for r in store.records(kl)]
     assert len(before) == number + 1
     store.close()
