@@ -39,7 +39,7 @@ def main() -> None:
     workers = int(os.environ.get("WORKERS") or os.cpu_count() or 1)
     (RESULTS / "raw").mkdir(parents=True, exist_ok=True)
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_quiet) as pool:
-        cells, stopped = _earlier(path) if only else _single_decisions(pool, size)
+        cells, stopped = _single_decisions(pool, size, RESULTS / "raw" / f"single-{size['verdicts']}.json", bool(only))
         campaigns = _campaigns(pool, size["campaigns"], only)
     summary = summarize(cells, stopped, campaigns)
     summary["run"] = {"seconds": round(time.monotonic() - started), "workers": workers, "repetitions": size}
@@ -50,17 +50,16 @@ def main() -> None:
     print(json.dumps(headline(summary, PRODUCT)))
 
 
-def _single_decisions(pool: ProcessPoolExecutor, size: Mapping[str, int]) -> tuple[list[Any], list[Any]]:
-    """Cells of verdicts and of early stops, as JSON types."""
-    cells = _gathered(pool, verdicts.verdict_cells, size["verdicts"], verdicts.cell, "verdicts")
-    stopped = _gathered(pool, stops.stop_cells, size["stops"], stops.stop_cell, "early stops")
-    return [c.to_json() for c in cells], [s.to_json() for s in stopped]
-
-
-def _earlier(path: Path) -> tuple[list[Any], list[Any]]:
-    """The same from the last run."""
-    content = json.loads(path.read_text())
-    return content["verdicts"], content["early_stops"]
+def _single_decisions(
+    pool: ProcessPoolExecutor, size: Mapping[str, int], raw: Path, from_last_run: bool
+) -> tuple[list[Any], list[Any]]:
+    """Cells of verdicts and of early stops, as JSON types; those of the last run if asked."""
+    if not from_last_run:
+        cells = _gathered(pool, verdicts.verdict_cells, size["verdicts"], verdicts.cell, "verdicts")
+        stopped = _gathered(pool, stops.stop_cells, size["stops"], stops.stop_cell, "early stops")
+        raw.write_text(json.dumps([[c.to_json() for c in cells], [s.to_json() for s in stopped]]))
+    found: tuple[list[Any], list[Any]] = json.loads(raw.read_text())
+    return found
 
 
 def _gathered(
