@@ -73,7 +73,12 @@ def cpu_engine(slots: int = 1) -> EngineSettings:
 
     One thread a process: rollout, actor and critic take turns, and their pools would fight for the cores.
     """
-    variables = {"VERL_USE_EXTERNAL_MODULES": PLUGINS, "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1"}
+    variables = {
+        "VERL_USE_EXTERNAL_MODULES": PLUGINS,
+        "VERL_PLATFORM": "cpu",
+        "OMP_NUM_THREADS": "1",
+        "TQ_NUM_THREADS": "1",
+    }
     return EngineSettings(True, slots, cpu_settings(), variables)
 
 

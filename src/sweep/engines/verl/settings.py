@@ -50,7 +50,9 @@ def cpu_settings() -> Overrides:
             "actor_rollout_ref.rollout.name": CPU_ROLLOUT,
             keys.TENSOR_PARALLEL: 1,
             "actor_rollout_ref.rollout.agent.num_workers": 1,
-            "reward.num_workers": 1,
+            "reward.num_workers": 0,  # rewards are computed inside the agent loops
+            "actor_rollout_ref.model.enable_gradient_checkpointing": False,
+            "critic.model.enable_gradient_checkpointing": False,
             "data.dataloader_num_workers": 0,
             "actor_rollout_ref.actor.use_torch_compile": False,
             "actor_rollout_ref.actor.fsdp_config.use_torch_compile": False,

@@ -40,7 +40,9 @@ def _keys(prefix: str, names: str) -> list[str]:
     return [prefix + name for name in names.split()]
 
 
-_OPTIM = "lr lr_warmup_steps lr_warmup_steps_ratio lr_scheduler_type min_lr_ratio num_cycles weight_decay betas clip_grad"
+_OPTIM = (
+    "lr lr_warmup_steps lr_warmup_steps_ratio lr_scheduler_type min_lr_ratio num_cycles weight_decay betas clip_grad"
+)
 _TRAINER = (
     "total_training_steps total_epochs critic_warmup test_freq save_freq val_before_train default_local_dir "
     "project_name experiment_name logger log_val_generations rollout_data_dir validation_data_dir "
