@@ -28,7 +28,9 @@ def line(package: metadata.Distribution) -> str:
 def main() -> None:
     """Write the file."""
     packages = {p.metadata["Name"].lower(): p for p in metadata.distributions()}
-    kept = [line(p) for name, p in sorted(packages.items()) if name not in NOT_PINNED and not name.startswith("nvidia-c")]
+    kept = [
+        line(p) for name, p in sorted(packages.items()) if name not in NOT_PINNED and not name.startswith("nvidia-c")
+    ]
     TARGET.write_text(HEAD + "\n".join(kept) + "\n")
 
 

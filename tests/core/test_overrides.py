@@ -13,7 +13,8 @@ from sweep.core.overrides import Overrides, Struct, content_hash, freeze, litera
 
 AWKWARD = [
     "kl 0.001 (retry)", "lr#2", "调参", "a&b", "it's", "/tmp/ends\\", "mlx5_0:1,mlx5_3:1", "~x", "", "two\nlines",
-    "runs/epoch=3-step=900.ckpt", "{a: 1}", "[1,2]", "null", "true", "1e-3", "a|b", "50%", "@x", '"quoted"', "\\'", "$x",
+    "runs/epoch=3-step=900.ckpt", "{a: 1}", "[1,2]", "null", "true", "1e-3", "a|b", "50%", "@x", '"quoted"', "\\'",
+    "$x",
     "\\\\", " lead", "tab\t", "a\\b'c\\'", "!",
 ]  # fmt: skip
 
