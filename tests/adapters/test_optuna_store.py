@@ -346,7 +346,7 @@ def test_the_sampler_learns_from_scores_and_stays_away_from_what_cannot_run(url:
 def test_a_learning_copy_holds_the_best_the_latest_and_the_running(count: int) -> None:
     def entry(number: int, value: float | None, *, running: bool = False) -> Entry:
         record = Record(trial(seed=number), Overrides(), Overrides(), outcome=None if running else finished())
-        return Entry(record, None if value is None else Score(value), (None,), number)
+        return Entry(number, record, None if value is None else Score(value), (None,), number)
 
     entries = [entry(0, 0.9), entry(1, None, running=True), entry(2, 0.1), entry(3, math.nan), entry(4, 0.8)]
     entries += [entry(5, 0.2), entry(6, None), entry(7, 0.3)]

@@ -40,8 +40,9 @@ LATE = "late"
 
 @dataclass(slots=True)
 class Entry:
-    """A trial of the stage; `optuna_id` is its latest Optuna trial."""
+    """A trial of the stage, the `place`th of its records; `optuna_id` is its latest Optuna trial."""
 
+    place: int
     record: Record
     score: Score | None
     attempts: tuple[Failed | None, ...]
@@ -68,6 +69,7 @@ class Shelf:
         self.late: dict[str, Outcome] = dict(_late_outcomes(self.attributes))
         self._proposer: Proposer | None = None
         self._begun = 0
+        self._in_order: list[Record] = []
         self._records: tuple[Record, ...] | None = None
         for trial in log.trials():
             stored = Stored.read(trial.user_attrs)
@@ -83,7 +85,7 @@ class Shelf:
     def records(self) -> tuple[Record, ...]:
         """The records in order of their first start."""
         if self._records is None:
-            self._records = tuple([entry.record for entry in self.entries.values()])
+            self._records = tuple(self._in_order)
         return self._records
 
     @property
@@ -192,17 +194,24 @@ class Shelf:
         """The trial's entry with this content; a finished one is not replaced."""
         trial_id = stored.record.trial.id
         entry = self.entries.get(trial_id)
-        if entry is None or entry.record.finished is None:
-            entry = self.entries[trial_id] = Entry(stored.record, stored.score, stored.attempts, optuna_id)
-            self._records = None
+        if entry is None:
+            self._in_order.append(stored.record)
+        elif entry.record.finished is not None:
+            return entry
+        place = len(self._in_order) - 1 if entry is None else entry.place
+        entry = self.entries[trial_id] = Entry(place, stored.record, stored.score, stored.attempts, optuna_id)
+        self._show(entry)
         return entry
 
     def _end(self, entry: Entry, outcome: Outcome, score: Score | None, attempts: tuple[Failed | None, ...]) -> None:
         entry.record = replace(entry.record, outcome=outcome)
         entry.score, entry.attempts, entry.orphaned = score, attempts, False
-        self._records = None
+        self._show(entry)
         if self._proposer is not None:
             self._proposer.ended(entry.record, score)
+
+    def _show(self, entry: Entry) -> None:
+        self._in_order[entry.place], self._records = entry.record, None
 
     def _entry(self, trial: Trial) -> Entry:
         entry = self.entries.get(trial.id)
