@@ -142,7 +142,12 @@ def test_interrupted_it_ends_what_it_started(
     fake_vllm: Path, model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     arguments = [f"model={model}", *QUICK, "--seconds", "600", "--log", str(tmp_path / "log")]
-    check = subprocess.Popen([sys.executable, "-m", "sweep.pressure", *arguments], stderr=subprocess.PIPE, text=True)
+    check = subprocess.Popen(
+        [sys.executable, "-m", "sweep.pressure", *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell leaves it ignored
+    )
     assert check.stderr is not None
     eventually(lambda: "ready after" in check.stderr.readline(), 60.0)  # type: ignore[union-attr]
     started = _children(check.pid)

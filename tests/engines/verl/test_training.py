@@ -65,7 +65,7 @@ def test_the_rollout_serves_the_weights_that_were_just_trained(long_run: Told) -
 def test_throughput_is_logged_for_every_step(long_run: Told) -> None:
     for metric in ("sweep/rollout_tokens_per_s", "sweep/rollout_server_tokens_per_s"):
         assert all(value > 0 for value in long_run.column(metric))
-    assert set(long_run.column("sweep/rollout_most_running")) == {8.0}
+    assert max(long_run.column("sweep/rollout_most_running")) == 8.0  # fewer where requests arrive one by one
 
 
 def test_gradients_clipped_to_nothing_leave_the_weights_where_they_were(

@@ -19,7 +19,7 @@ def step_time(evidence: Evidence) -> tuple[Finding, ...]:
     if seconds is None or len(seconds) < limits.step_time_points:
         return ()
     before, now = float(np.median(seconds.values[: len(seconds) // 2])), final_level(seconds.values)
-    if now <= limits.step_time_jump * before:
+    if before <= 0 or now <= limits.step_time_jump * before:
         return ()
     slow = np.flatnonzero(seconds.values < (before + now) / 2)
     first = min(int(slow[-1]) + 1 if len(slow) else 0, len(seconds) - 1)
