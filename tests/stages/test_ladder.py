@@ -122,3 +122,12 @@ def test_lr_and_lam_are_never_moved_at_once():
     assert {r.settings.get(keys.ACTOR_LR) for r in lam_trials} == {1.5e-6}
     first_lam = played.records.index(lam_trials[0])
     assert all(r.settings.get(keys.LAM) is not None for r in played.records[first_lam:])
+
+
+def test_a_tie_among_rungs_without_an_order_of_cost_changes_nothing():
+    def answer(proposal, overrides):
+        return line(0.5, 1.0) if overrides.get(keys.ACTOR_LR) == 1.5e-6 else line(0.3, 1.0)
+
+    played = play(lr_stage(), Overrides.of({keys.ACTOR_LR: 1e-6, keys.LAM: 0.97}), answer)
+    assert played.choice.settings.get(keys.ACTOR_LR) == 1.5e-6
+    assert played.choice.settings.get(keys.LAM) is None

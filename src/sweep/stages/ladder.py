@@ -65,6 +65,8 @@ def _walk(
             return measured
         seen[i] = measured
     best = _cheapest_of_best(seen, rule.tie_margin)
+    if not ladder.climb and not beats(seen[best], start, rule.tie_margin) and start.feasible:
+        best = at  # rungs without an order of cost: a tie changes nothing
     names = {i: _name(order[i], held) for i in seen}
     notes.extend(f"{ladder.name} {names[i]}: {_describe(seen[i])}" for i in sorted(seen))
     return Walked(start, tuple((names[i], seen[i]) for i in sorted(seen)), seen[best], tuple(notes))
