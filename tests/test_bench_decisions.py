@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmarks.decisions.campaigns import METHODS, PURSE_STEPS, Campaign, play_one
+from benchmarks.decisions.journal import Job, Journal
 from benchmarks.decisions.ours import OURS, stages
 from benchmarks.decisions.shares import Share
 from benchmarks.decisions.summary import headline, summarize, table
@@ -120,3 +123,28 @@ def test_asha_by_ray_tunes_own_scheduler_pays_for_partial_trials() -> None:
     played = play_one("ASHA + OptunaSearch", "saturating", 0.03, 0)
     assert played.quality > played.path[0][1]
     assert any(steps % 500 for steps, _ in played.path)
+
+
+def test_an_interrupted_benchmark_goes_on_where_it_was(tmp_path: Path) -> None:
+    path, played = tmp_path / "raw" / "run.jsonl", []
+
+    def play(job: Job) -> int:
+        played.append(job)
+        if job[1] == 3 and len(played) < 5:
+            raise KeyboardInterrupt
+        return 10 * int(job[1])
+
+    jobs = [("part", n) for n in range(5)]
+    with ThreadPoolExecutor(1) as pool, pytest.raises(KeyboardInterrupt):
+        Journal(path, resume=False).run(pool, play, jobs)
+    known = len(path.read_text().splitlines())
+    assert known >= 3
+    played.clear()
+    played.extend([("", 0)] * 5)
+    with ThreadPoolExecutor(1) as pool:
+        assert Journal(path, resume=True).run(pool, play, jobs) == [0, 10, 20, 30, 40]
+    assert len(played) == 5 + 5 - known
+    again = Journal(path, resume=True, again=lambda job: job[1] == 2)
+    with ThreadPoolExecutor(1) as pool:
+        assert again.run(pool, play, jobs) == [0, 10, 20, 30, 40]
+    assert played[-1] == ("part", 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from typing import Any
 
 from benchmarks.decisions.ours import OURS, play
 from benchmarks.decisions.worlds import World, world
@@ -40,8 +41,12 @@ class Campaign:
     def steps(self) -> int:
         return self.path[-1][0]
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Campaign:
+        return cls(**{**content, "path": tuple((int(s), float(q)) for s, q in content["path"])})
 
 
 def play_one(method: str, kind: str, cv: float, number: int) -> Campaign:

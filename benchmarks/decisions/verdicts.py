@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from benchmarks.decisions.shares import Share
 from sweep.core.curve import Curve
@@ -66,6 +67,13 @@ class Seen:
     fixed_covered: bool
     article_moved: bool
     seeds: int
+
+    def to_json(self) -> list[Any]:
+        return [self.verdict.value, self.covered, self.fixed_covered, self.article_moved, self.seeds]
+
+    @classmethod
+    def from_json(cls, content: list[Any]) -> Seen:
+        return cls(Verdict(content[0]), *content[1:])
 
 
 def verdict_cells(campaigns: int, first: int = 0) -> list[tuple[tuple[float, float, float], list[Seen]]]:
