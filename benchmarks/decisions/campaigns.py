@@ -12,8 +12,8 @@ from benchmarks.decisions.worlds import World, world
 from sweep.core.overrides import Overrides
 from sweep.core.stage import Stage
 
-PURSE_STEPS = 20_000
-"""What a peer may spend: 40 trials of 500 steps."""
+PURSE_STEPS = 30_000
+"""What a peer may spend: 60 trials of 500 steps."""
 
 METHODS = (*OURS, "joint TPE", "step-wise TPE", "ASHA + OptunaSearch", "random")
 

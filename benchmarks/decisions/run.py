@@ -40,7 +40,7 @@ def main() -> None:
     resume = bool(again) or os.environ.get("RESUME") == "1"
     workers = int(os.environ.get("WORKERS") or os.cpu_count() or 1)
     journal = Journal(
-        RESULTS / "raw" / f"{path.stem}.jsonl", resume=resume, again=lambda job: bool(again) and job[1] in again
+        RESULTS / "raw" / f"{path.stem}.jsonl", resume=resume, again=lambda job: job[0] in again or job[1] in again
     )
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_quiet) as pool:
         seen = journal.run(pool, play, _chunks("verdicts", size["verdicts"]))

@@ -20,7 +20,7 @@ SPENDING_POWER = 3.0
 
 SPENT_SHARE = 0.8
 """Share of the stated error rate that the levels spend. Ours: Student's t from 2 to 12 pairs errs up to 1.24 times as
-often as its levels say; with this share equal arms part in 3.6-4.7 %, at most, over all looks."""
+often as its levels say; with this share equal arms part in at most 4.7 % of simulated comparisons, over all looks."""
 
 _GRID = 1201
 _REACH = 8.0
