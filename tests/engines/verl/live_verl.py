@@ -1,8 +1,9 @@
-"""`LiveVerl`: a real verl on the CPU behind its mailbox, message by message."""
+"""`LiveVerl`: a real verl behind its mailbox, message by message; on the CPU unless told otherwise."""
 
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import time
 import uuid
@@ -15,7 +16,7 @@ from sweep.adapters.ray_launcher import RayLauncher
 from sweep.core.overrides import Overrides
 from sweep.core.trial import Trial
 from sweep.engines.verl.environment import cpu_engine
-from sweep.engines.verl.settings import complete, launch_arguments
+from sweep.engines.verl.settings import EngineSettings, complete, launch_arguments
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 START_SECONDS = 400.0
@@ -52,17 +53,26 @@ class LiveVerl:
     """Started at once; `ready` waits for it."""
 
     def __init__(
-        self, launcher: RayLauncher, folder: Path, settings: Mapping[str, object], *, reuse: bool, seed: int, steps: int
+        self,
+        launcher: RayLauncher,
+        folder: Path,
+        settings: Mapping[str, object],
+        *,
+        reuse: bool,
+        seed: int,
+        steps: int,
+        engine: EngineSettings | None = None,
     ) -> None:
         self._folder = folder
         self._seen = 0
+        self._trainer = "sweep" if engine else "sweep_probed"
         name = f"test-{uuid.uuid4().hex[:8]}"
-        engine = cpu_engine()
+        engine = engine or cpu_engine()
         modules = engine.variables["VERL_USE_EXTERNAL_MODULES"] + ",tests.engines.verl.probe_loading"
         self._variables = {
             **engine.variables,
             "VERL_USE_EXTERNAL_MODULES": modules,
-            "PYTHONPATH": str(REPOSITORY),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")])),
             "SWEEP_MAILBOX": name,
             "HF_HUB_OFFLINE": "1",
         }
@@ -75,7 +85,7 @@ class LiveVerl:
     def _overrides(self, settings: Mapping[str, object], seed: int, steps: int) -> Overrides:
         trial = Trial(Overrides.of(settings), seed, steps)
         wanted = complete(trial, str(self._folder), self._engine, self._reuse)
-        return wanted.merged({"trainer.v1.trainer_mode": "sweep_probed", "trainer.experiment_name": "x"})
+        return wanted.merged({"trainer.v1.trainer_mode": self._trainer, "trainer.experiment_name": "x"})
 
     def ready(self) -> Mapping[str, Any]:
         return self._until("ready", START_SECONDS)[-1]

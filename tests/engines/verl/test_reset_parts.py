@@ -69,6 +69,7 @@ def test_the_guard_notices_a_part_that_was_left_out(
     told = after_disturbance(warm_verl, world, part)
     complaints = " ".join(told.one("guard")["complaints"])
     assert part.split()[0] in complaints or (part == "losses" and "loss" in complaints)
+    assert ("of a fixed batch" in complaints) == part.endswith("weights")
     assert differing(told, reference) != {}
 
 

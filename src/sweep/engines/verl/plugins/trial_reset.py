@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from sweep.engines.verl.plugins import reset, trial_config
+from sweep.engines.verl.plugins import fixed_batch, reset, trial_config
 from sweep.engines.verl.plugins.guard import Expected, ResetIncomplete, complaints
 from sweep.engines.verl.plugins.workers import ACTOR, CRITIC, REFERENCE
 from sweep.engines.verl.warm_table import Place, keys_at
@@ -37,6 +37,9 @@ class TrialReset:
         self.trainer = trainer
         trainer.call_workers(reset.take_snapshot)
         self.start = trainer.call_workers(reset.state, LOSS_FIELDS)
+        self.start_outputs = trainer.call_workers(fixed_batch.outputs)
+        self.gaps: dict[str, float] = {}
+        """Role to how far its outputs on the fixed batch were from the start's when the guard last looked."""
 
     def run(self, command: Mapping[str, Any]) -> None:
         """The trainer is ready for the command's trial.
@@ -134,7 +137,9 @@ class TrialReset:
     def complaints(self) -> list[str]:
         """What the guard has to say."""
         expected = {role: self._expected(role) for role in self._trained}
-        return complaints(self.trainer.call_workers(reset.state, LOSS_FIELDS), self.start, expected)
+        found = complaints(self.trainer.call_workers(reset.state, LOSS_FIELDS), self.start, expected)
+        self.gaps = fixed_batch.difference(self.trainer.call_workers(fixed_batch.outputs), self.start_outputs)
+        return found + fixed_batch.complaints(self.gaps)
 
     def _expected(self, role: str) -> Expected:
         config = self._config_of(role)
