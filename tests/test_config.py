@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -117,12 +118,29 @@ def test_a_missing_upstream_winner_names_the_command_that_makes_it():
     assert missing_upstream(to_plan(compose(["stage=all"])), {}) == ""
 
 
-def test_a_file_added_to_sweeps_is_a_stage_without_any_python(tmp_path: Path):
-    for name in ("conf", "sweeps"):
-        (tmp_path / name).symlink_to(ROOT / name) if name == "conf" else (tmp_path / name).mkdir()
-    for file in (ROOT / "sweeps").glob("*.yaml"):
-        (tmp_path / "sweeps" / file.name).write_text(file.read_text())
-    (tmp_path / "sweeps" / "entropy.yaml").write_text(
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder with the project's `conf/` and a copy of its `sweeps/`."""
+    (tmp_path / "conf").symlink_to(ROOT / "conf")
+    shutil.copytree(ROOT / "sweeps", tmp_path / "sweeps")
+    return tmp_path
+
+
+def test_a_folder_with_the_name_of_a_setting_does_not_hide_the_setting(checkout: Path):
+    for name in ("runs", "campaign", "storage", "seed"):
+        (checkout / name).mkdir()
+    config = compose(["runs=/elsewhere", "campaign=x", "storage=sqlite:///x.db", "seed=3"], checkout)
+    assert (config.runs, config.campaign, config.storage, config.seed) == ("/elsewhere", "x", "sqlite:///x.db", 3)
+
+
+def test_a_stage_file_that_is_no_yaml_is_named(checkout: Path):
+    (checkout / "sweeps" / "kl.yaml").write_text("knobs: {a: [}")
+    with pytest.raises(ConfigError, match=r"sweeps/kl\.yaml cannot be read"):
+        compose([], checkout)
+
+
+def test_a_file_added_to_sweeps_is_a_stage_without_any_python(checkout: Path):
+    (checkout / "sweeps" / "entropy.yaml").write_text(
         "knobs: {e: {key: actor_rollout_ref.actor.entropy_coeff, low: 0.0, high: 0.01}}\n"
         "rule: ladder\n"
         "ladder: {ladders: {e: {keys: [actor_rollout_ref.actor.entropy_coeff], points: [[0.0], [0.001]]}}}\n"
@@ -130,7 +148,7 @@ def test_a_file_added_to_sweeps_is_a_stage_without_any_python(tmp_path: Path):
         "budget: {trials: 3, steps: 20}\n"
         "follows: [lr_lambda]\n"
     )
-    plan = to_plan(compose(["stage=entropy"], tmp_path))
+    plan = to_plan(compose(["stage=entropy"], checkout))
     assert plan.wanted == ("entropy",)
     assert plan.upstream_of(plan.stage("entropy")) == ("minibatch", "kl", "token_budget", "lr_lambda")
 

@@ -119,8 +119,9 @@ def compose(overrides: Sequence[str], root: Path = ROOT) -> CampaignConfig:
 
     try:
         GlobalHydra.instance().clear()
+        _offer_sweeps(root / "sweeps")
         with initialize_config_dir(str(root / "conf"), version_base=None):
-            composed = hydra_compose("config", overrides=[*_search_path(root), *_own_stages(root), *overrides])
+            composed = hydra_compose("config", overrides=[*_own_stages(root), *overrides])
         typed = OmegaConf.merge(OmegaConf.structured(CampaignConfig), composed)
         OmegaConf.resolve(typed)
         config = OmegaConf.to_object(typed)
@@ -185,8 +186,26 @@ def as_mapping(config: CampaignConfig) -> dict[str, object]:
     return asdict(config)
 
 
-def _search_path(root: Path) -> list[str]:
-    return [f"hydra.searchpath=[file://{root}]"]
+def _offer_sweeps(folder: Path) -> None:
+    """The stage files as Hydra's group `sweeps`.
+
+    Not by way of the search path, which would need the folder above: every folder there, `runs` too, would be a group
+    to Hydra, and a setting of that name could not be given on the command line.
+
+    Raises:
+        ConfigError: a file is not YAML.
+    """
+    from hydra.core.config_store import ConfigStore
+    from omegaconf import OmegaConf
+    from yaml import YAMLError
+
+    store = ConfigStore.instance()
+    store.repo.pop("sweeps", None)
+    for file in sorted(folder.glob("*.yaml")):
+        try:
+            store.store(file.stem, OmegaConf.load(file), group="sweeps", provider=str(file))
+        except (YAMLError, OSError) as error:
+            raise ConfigError(f"{file} cannot be read: {' '.join(str(error).split())}") from error
 
 
 def _own_stages(root: Path) -> list[str]:
