@@ -62,18 +62,18 @@ class NoopEngine:
 
     def start(self, trial: Trial, folder: Path, *, reuse: bool = True):
         """A no-op process in place of verl."""
-        from sweep.engines.verl.runtime import VerlRuntime
+        from sweep.engines.hosted_runtime import HostedRuntime
+        from sweep.engines.verl.commands import trial_command
 
         folder.mkdir(parents=True, exist_ok=True)
         name = f"noop-{len(self._runtimes)}"
         script = str(ROOT / "benchmarks" / "noop_trainer.py")
         host = self._launcher.launch(name, [script], {"SWEEP_MAILBOX": name})
-        runtime = VerlRuntime(
+        runtime = HostedRuntime(
             host,
             trial,
             folder / "runtime.log",
-            reuse=True,
-            overrides_of=lambda t, place: t.overrides,
+            command=lambda t, place: trial_command(t, place, t.overrides, ()),
             serves=lambda base, other: True,
         )
         self._runtimes.append(runtime)

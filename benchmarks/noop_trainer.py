@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ray
 
-from sweep.engines.verl.plugins.mailbox import open_mailbox
+from sweep.engines.mailbox import open_mailbox
 
 METRICS = {"critic/score/mean": 0.5, "timing_s/step": 1.0}
 

@@ -27,7 +27,7 @@ from sweep.stage_files import parse_settings
 from sweep.tasks import assets
 
 if TYPE_CHECKING:
-    from sweep.engines.verl.runtime import VerlRuntime
+    from sweep.engines.hosted_runtime import HostedRuntime
 
 PARTS = 6
 COLUMNS = {"score": "critic/score/mean", "kl": "actor/reward_kl_penalty", "seconds": "timing_s/step"}
@@ -50,7 +50,7 @@ def main() -> int:
         cpu_engine(),
         locate=lambda overrides: assets.located(overrides, paths),
     )
-    runtime: VerlRuntime | None = None
+    runtime: HostedRuntime | None = None
     try:
         for variant in request.variants:
             changes = Overrides.of(parse_settings([part for part in variant.split(";") if part], variant))
@@ -67,7 +67,7 @@ def main() -> int:
     return 0
 
 
-def _runtime_for(trial: Trial, engine: VerlEngine, running: VerlRuntime | None, folder: Path) -> VerlRuntime:
+def _runtime_for(trial: Trial, engine: VerlEngine, running: HostedRuntime | None, folder: Path) -> HostedRuntime:
     """The running process if it can serve the trial, else a new one that is ready."""
     if running is not None and running.serves(trial):
         return running
@@ -78,7 +78,7 @@ def _runtime_for(trial: Trial, engine: VerlEngine, running: VerlRuntime | None, 
     return started
 
 
-def _until(runtime: VerlRuntime, kind: type) -> list[Stepped]:
+def _until(runtime: HostedRuntime, kind: type) -> list[Stepped]:
     """The steps that were logged before the first event of that kind."""
     steps: list[Stepped] = []
     while events := runtime.events(SILENCE_SECONDS):

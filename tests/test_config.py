@@ -11,6 +11,7 @@ from sweep.config import ROOT, compose, missing_upstream, to_plan
 from sweep.core import verl_keys as keys
 from sweep.core.overrides import Overrides
 from sweep.core.stage import EtaRule, LadderRule, SearchRule
+from sweep.core.trial import Measure
 from sweep.errors import ConfigError
 
 MODELS = sorted(p.stem for p in (ROOT / "conf" / "model").glob("*.yaml"))
@@ -44,7 +45,7 @@ def test_every_file_in_sweeps_is_a_stage_and_the_four_come_in_their_order():
 
 def test_the_default_budget_of_a_real_model_is_the_articles_500_steps():
     plan = to_plan(compose(["model=qwen2.5-7b"]))
-    assert {s.budget.steps for s in plan.stages} == {500}
+    assert {s.budget.steps for s in plan.stages if s.measure is Measure.TRAINING} == {500}
     assert plan.base.get(keys.SCHEDULE_STEPS) == 10000
 
 
@@ -70,6 +71,27 @@ def test_a_ladder_ends_at_the_memory_clamp():
     assert max(tokens) <= 13312  # 10 x 0.65 x 1024^2 / 512
 
 
+@pytest.mark.parametrize("model", [m for m in MODELS if m != "tiny"])
+def test_on_gpus_the_token_budget_is_measured_on_vllm_alone_unless_it_is_set_back(model: str):
+    stage = to_plan(compose([f"model={model}"])).stage("token_budget")
+    assert (stage.measure, stage.budget.steps, stage.budget.warmup_steps) == (Measure.ROLLOUT, 7, 2)
+    back = to_plan(compose([f"model={model}", "stages.token_budget.measure=training"])).stage("token_budget")
+    assert (back.measure, back.budget.steps, back.budget.warmup_steps) == (Measure.TRAINING, 500, 5)
+    assert {s.measure for s in to_plan(compose([f"model={model}"])).stages if s != stage} == {Measure.TRAINING}
+
+
+def test_on_the_cpu_every_stage_trains():
+    assert {s.measure for s in to_plan(compose([])).stages} == {Measure.TRAINING}
+
+
+def test_what_a_stage_measures_is_part_of_what_its_winner_stands_on():
+    rollout = to_plan(compose(["model=smollm2-135m"]))
+    training = to_plan(compose(["model=smollm2-135m", "stages.token_budget.measure=training", "budget.steps=7"]))
+    stages = rollout.stage("token_budget"), training.stage("token_budget")
+    assert stages[0].budget.steps == stages[1].budget.steps
+    assert rollout.stands_on(stages[0], ()) != training.stands_on(stages[1], ())
+
+
 @pytest.mark.parametrize(
     ("overrides", "says"),
     [
@@ -90,6 +112,10 @@ def test_a_ladder_ends_at_the_memory_clamp():
         (["stages.kl.objective=luck"], r"sweeps/kl\.yaml: objective must be one of .*reward_in_band.*'luck'"),
         (["stages.kl.rule=magic"], r"sweeps/kl\.yaml: rule must be one of .*'magic'"),
         (["stages.kl.budget.trials=1"], "at least 2"),
+        (["stages.token_budget.measure=rollout"], "on vLLM alone, but model tiny generates with transformers"),
+        (["stages.token_budget.measure=guess"], "measure must be one of training, rollout, got 'guess'"),
+        (["model=smollm2-135m", "stages.token_budget.rounds.measured=0"], "rounds.measured must be at least 1"),
+        (["model=smollm2-135m", "stages.token_budget.rounds.warmup=-1"], "rounds.warmup 0"),
         (["stages.kl.follows=[nobody]"], "follows 'nobody'"),
         (["stages.minibatch.follows=[kl]"], "circle"),
         (['verl=["no equals sign"]'], "cannot read 'no equals sign' as key=value"),

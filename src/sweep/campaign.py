@@ -140,7 +140,7 @@ class Campaign:
 
     def _start_all(self, stage: Stage, progress: Progress, proposals: Iterable[Proposal]) -> None:
         for proposal in proposals:
-            trial = Trial(progress.base.merged(proposal.settings), proposal.seed, stage.budget.steps)
+            trial = Trial(progress.base.merged(proposal.settings), proposal.seed, stage.budget.steps, stage.measure)
             self._start(Running(stage, proposal, trial))
 
     def _start(self, run: Running) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+from sweep.core import verl_keys as keys
 from sweep.core.overrides import Overrides
 from sweep.core.plan import ModelFacts
 from sweep.core.stage import (
@@ -15,12 +16,14 @@ from sweep.core.stage import (
     Knob,
     Ladder,
     LadderRule,
+    Rounds,
     Rule,
     Rung,
     SearchRule,
     Stage,
     StageBudget,
 )
+from sweep.core.trial import Measure
 from sweep.errors import ConfigError
 from sweep.stages import objective
 from sweep.stages.token_clamp import token_clamp
@@ -28,10 +31,13 @@ from sweep.stages.token_clamp import token_clamp
 MOST_KNOBS = 2
 """Source: S0 section 2, one or two parameters a step."""
 
+VLLM = "vllm"
+"""verl's name of the rollout that can be measured alone; also its rollout on GPUs where nothing else is asked for."""
+
 RULES = ("eta", "article", "ladder", "search")
 KEYS = frozenset(
     {"knobs", "fixed", "rule", "eta", "ladder", "search", "objective", "objective_options", "constraints"}
-    | {"budget", "follows", "cost_key"}
+    | {"budget", "follows", "cost_key", "measure", "rounds"}
 )
 T = TypeVar("T")
 
@@ -47,18 +53,20 @@ def stage_from(name: str, content: Mapping[str, Any], base: Overrides, model: Mo
     knobs = tuple(_built(Knob, f"{where}: knobs.{n}", k) for n, k in content.get("knobs", {}).items())
     if not 1 <= len(knobs) <= MOST_KNOBS:
         raise ConfigError(f"{where}: a stage has one or two knobs, got {len(knobs)}")
+    measure = _measure(where, content, base, model)
     stage = Stage(
         name=name,
         knobs=knobs,
         rule=_rule(where, content, base, model, knobs),
         objective=_objective(where, content),
-        budget=_built(StageBudget, f"{where}: budget", content.get("budget", {})),
+        budget=_budget(where, content, measure),
         fixed=Overrides.of(parse_settings(content.get("fixed", []), f"{where}: fixed")),
         constraints=tuple(
             _built(Constraint, f"{where}: constraints.{n}", c) for n, c in content.get("constraints", {}).items()
         ),
         cost_key=content.get("cost_key"),
         follows=tuple(content.get("follows", ())),
+        measure=measure,
     )
     if stage.budget.trials < 2:
         raise ConfigError(f"{where}: budget.trials must be at least 2 (the baseline and a candidate)")
@@ -86,6 +94,30 @@ def parse_settings(lines: Sequence[str], where: str) -> list[tuple[str, object]]
         plus = "+" if parsed.is_add() or parsed.is_force_add() else ""
         pairs.append((plus + parsed.key_or_group, parsed.value()))
     return pairs
+
+
+def _measure(where: str, content: Mapping[str, Any], base: Overrides, model: ModelFacts) -> Measure:
+    given, known = content.get("measure", Measure.TRAINING.value), [m.value for m in Measure]
+    if given not in known:
+        raise ConfigError(f"{where}: measure must be one of {', '.join(known)}, got {given!r}")
+    rollout = base.get(keys.ROLLOUT_NAME, VLLM if model.needs_gpu else "transformers")
+    if given == Measure.ROLLOUT.value and rollout != VLLM:
+        raise ConfigError(
+            f"{where}: measure: rollout is generation on vLLM alone, but model {model.name} generates with {rollout}; "
+            "set measure: training"
+        )
+    return Measure(given)
+
+
+def _budget(where: str, content: Mapping[str, Any], measure: Measure) -> StageBudget:
+    """What the stage may spend; trials that only generate have rounds for steps, as the section `rounds` says."""
+    budget = _built(StageBudget, f"{where}: budget", content.get("budget", {}))
+    if measure is Measure.TRAINING:
+        return budget
+    rounds = _built(Rounds, f"{where}: rounds", content.get("rounds", {}))
+    if rounds.measured < 1 or rounds.warmup < 0:
+        raise ConfigError(f"{where}: rounds.measured must be at least 1 and rounds.warmup 0, got {rounds}")
+    return replace(budget, steps=rounds.warmup + rounds.measured, warmup_steps=rounds.warmup)
 
 
 def _rule(where: str, content: Mapping[str, Any], base: Overrides, model: ModelFacts, knobs: tuple[Knob, ...]) -> Rule:

@@ -115,7 +115,11 @@ def start_engine(plan: CampaignPlan, paths: dict[str, str]) -> Engine:
         return RehearsalEngine(slots=plan.slots, base=plan.base, steps=steps)
     from sweep.adapters.nvml_probe import leased_memory
     from sweep.adapters.ray_launcher import ClusterSettings, RayLauncher
+    from sweep.engines.by_measure import EngineByMeasure
+    from sweep.engines.gpu_memory import GpuMemory
     from sweep.engines.verl.engine import VerlEngine
+    from sweep.engines.verl.settings import gpus_of
+    from sweep.engines.vllm.engine import RolloutEngine
 
     on_cpu = not plan.model.needs_gpu
     if plan.cluster_address:
@@ -124,12 +128,19 @@ def start_engine(plan: CampaignPlan, paths: dict[str, str]) -> Engine:
         cluster = ClusterSettings.without_gpus(plan.slots, plan.model.gpus)
     else:
         cluster = ClusterSettings()
-    return VerlEngine(
-        RayLauncher(cluster),
-        _engine_settings(plan),
-        locate=lambda overrides: assets.located(overrides, paths),
-        memory_probe=leased_memory,
+    launcher, settings, probe = RayLauncher(cluster), _engine_settings(plan), None if on_cpu else leased_memory
+    training = VerlEngine(
+        launcher, settings, locate=lambda overrides: assets.located(overrides, paths), memory_probe=probe
     )
+    rollout = RolloutEngine(
+        launcher,
+        slots=settings.slots,
+        configuration=training.configuration,
+        gpus_of=gpus_of,
+        memory=GpuMemory(launcher, probe),
+        variables=settings.variables,
+    )
+    return EngineByMeasure(training, rollout)
 
 
 def _engine_settings(plan: CampaignPlan) -> EngineSettings:

@@ -12,7 +12,7 @@ from sweep.core.failure import FailureClass
 from sweep.core.failure_policy import Again, Break, Settle, after
 from sweep.core.outcome import Diverged, Failed, Finished, from_json, to_json
 from sweep.core.overrides import Overrides
-from sweep.core.trial import Trial
+from sweep.core.trial import Measure, Trial
 from sweep.core.winner import Choice, Score, Winner
 
 BASE = Overrides.of({"algorithm.lam": 0.97, "+sweep.schedule_steps": 10000})
@@ -23,6 +23,15 @@ def test_a_trials_id_changes_whenever_the_run_would():
     assert len(trial.id) == 12
     others = [Trial(BASE, 2, 40), Trial(BASE, 1, 41), Trial(BASE.merged({"algorithm.lam": 0.95}), 1, 40)]
     assert len({trial.id, *(t.id for t in others)}) == 4
+
+
+def test_a_trial_that_only_generates_is_another_and_one_that_trains_keeps_its_id():
+    trained = Trial(BASE, 1, 40)
+    generated = Trial(BASE, 1, 40, Measure.ROLLOUT)
+    assert trained.id == "a3ce2a9d6518"  # from before trials could be measured otherwise
+    assert generated.id != trained.id
+    assert Trial.from_json(json.loads(json.dumps(generated.to_json()))) == generated
+    assert "measure" not in trained.to_json()
 
 
 def test_a_trials_id_does_not_change_with_spelling():

@@ -92,23 +92,26 @@ class RayLauncher:
 
         return {k: float(v) for k, v in ray.cluster_resources().items()}
 
-    def launch(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> RayHost:
+    def launch(self, name: str, arguments: Sequence[str], environment: Mapping[str, str], *, gpus: int = 0) -> RayHost:
         """A started Python process; its mailbox is the actor of this name in the namespace.
 
+        A process that is a trainer leases its GPUs itself, as a driver; `gpus` are leased for one that does not, and
+        `CUDA_VISIBLE_DEVICES` names them to it.
+
         Raises:
-            EngineError: if no node takes it.
+            EngineError: if no node takes it, or the GPUs do not come free.
         """
         self.open()
         import ray
 
-        options = {"name": name, "namespace": NAMESPACE, "num_cpus": 0, "max_concurrency": 16}
+        options = {"name": name, "namespace": NAMESPACE, "num_cpus": 0, "num_gpus": gpus, "max_concurrency": 16}
         actor = ray.remote(RuntimeHost).options(**options, resources=dict(self._settings.host_resources)).remote(name)
         driver = {"RAY_ADDRESS": self._address, "RAY_COLOR_PREFIX": "0"}
         try:
             pid = ray.get(actor.start.remote(list(arguments), {**driver, **environment}), timeout=LAUNCH_SECONDS)
         except (ray.exceptions.RayError, OSError) as error:
             ray.kill(actor)
-            wanted = dict(self._settings.host_resources) or "no resources"
+            wanted = dict(self._settings.host_resources) | ({"GPU": gpus} if gpus else {}) or "no resources"
             raise EngineError(f"no node of the Ray cluster runs {name} (asked for {wanted}): {error}") from error
         self._hosts = [h for h in self._hosts if not h.closed]
         self._hosts.append(RayHost(name, actor, pid, node_of(actor)))

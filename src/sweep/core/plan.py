@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sweep.core.overrides import Overrides, content_hash
 from sweep.core.stage import Stage
+from sweep.core.trial import Measure
 from sweep.core.winner import Winner
 
 
@@ -76,6 +77,7 @@ class CampaignPlan:
                 "base": {k.lstrip("+"): v for k, v in self.base.to_json().items()},
                 "seeds": list(self.seeds),
                 "steps": stage.budget.steps,
+                **({} if stage.measure is Measure.TRAINING else {"measure": stage.measure.value}),
                 "upstream": {w.stage: w.choice.settings.to_json() for w in upstream},
             }
         )

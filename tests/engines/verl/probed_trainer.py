@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 
+from sweep.engines.mailbox import open_mailbox
 from sweep.engines.verl.plugins import reset
-from sweep.engines.verl.plugins.mailbox import open_mailbox
 from sweep.engines.verl.plugins.running_trial import RunningTrial
 from sweep.engines.verl.plugins.trainer import SweepTrainer
 from sweep.engines.verl.plugins.trial_reset import LOSS_FIELDS, TrialReset

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,11 +16,13 @@ from sweep.core.outcome import Diverged, Failed, Finished
 from sweep.core.overrides import Overrides
 from sweep.core.plan import Timeouts
 from sweep.core.trial import Trial
-from sweep.engines.verl.engine import LINGERING_GIB, VerlEngine
+from sweep.engines.gpu_memory import LINGERING_GIB
+from sweep.engines.hosted_runtime import HostedRuntime
+from sweep.engines.verl.engine import VerlEngine
 from sweep.engines.verl.environment import Machine, cpu_engine, gpu_engine
-from sweep.engines.verl.runtime import VerlRuntime
 from sweep.errors import ConfigError, EngineError
 from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
+from tests.engines.fake_launcher import FakeLauncher
 from tests.fakes import FakeClock
 from tests.ray_cluster import eventually, free_resources
 
@@ -30,56 +31,6 @@ GPU = gpu_engine(Machine())
 
 def trial(seed: int = 1, steps: int = 5, **settings: object) -> Trial:
     return Trial(Overrides.of({"trainer.n_gpus_per_node": 1, **settings}), seed, steps)
-
-
-class FakeHost:
-    """A fake host: says nothing, notes what it is told."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.commands: list[Mapping[str, Any]] = []
-        self.closed = False
-
-    def send(self, command: Mapping[str, Any]) -> None:
-        self.commands.append(command)
-
-    def request_stop(self, trial_id: str, reason: str) -> None:
-        raise AssertionError("nobody stops a trial here")
-
-    def receive(self, after: int, wait_seconds: float) -> Sequence[Mapping[str, Any]]:
-        return ()
-
-    def read_log(self, offset: int, max_bytes: int = 0) -> bytes:
-        return b"console"[offset:]
-
-    def close(self) -> None:
-        self.closed = True
-
-
-class FakeLauncher:
-    """A fake launcher: a cluster of the given size; calls run here, where the fake memory is."""
-
-    def __init__(self, **resources: float) -> None:
-        self.found = resources
-        self.hosts: list[FakeHost] = []
-        self.launched: list[tuple[tuple[str, ...], dict[str, str]]] = []
-        self.gpus_called: list[int] = []
-        self.closed = False
-
-    def resources(self) -> Mapping[str, float]:
-        return self.found
-
-    def launch(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> FakeHost:
-        self.launched.append((tuple(arguments), dict(environment)))
-        self.hosts.append(FakeHost(name))
-        return self.hosts[-1]
-
-    def call(self, function: Callable[..., Any], *arguments: object, gpus: int = 0) -> Any:
-        self.gpus_called.append(gpus)
-        return function(*arguments)
-
-    def close(self) -> None:
-        self.closed = True
 
 
 @pytest.mark.parametrize(
@@ -191,7 +142,7 @@ class FakeMemory:
         return {"GPU-1": self.left.pop(0) if len(self.left) > 1 else self.left[0]}
 
 
-def closing(memory: FakeMemory, folder: Path) -> tuple[VerlRuntime, FakeClock]:
+def closing(memory: FakeMemory, folder: Path) -> tuple[HostedRuntime, FakeClock]:
     clock = FakeClock()
     launcher = FakeLauncher(CPU=16, GPU=1)
     engine = VerlEngine(launcher, GPU, memory_probe=memory, sleep=clock.advance, clock=clock)

@@ -1,4 +1,4 @@
-"""`VerlRuntime` over a real Ray host that runs a fake trainer: events, files, ends, and nothing left behind."""
+"""`HostedRuntime` over a real Ray host that runs a fake trainer: events, files, ends, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from sweep.core.outcome import Diverged, Failed, Finished, Outcome
 from sweep.core.overrides import Overrides
 from sweep.core.plan import Timeouts
 from sweep.core.trial import Trial
-from sweep.engines.verl.runtime import METRICS_FILE, VerlRuntime, trial_command
+from sweep.engines.hosted_runtime import METRICS_FILE, HostedRuntime
+from sweep.engines.verl.commands import trial_command
 from sweep.errors import EngineError
 from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
 from sweep.ports import RuntimeEvent, RuntimeGone, RuntimeReady, TrialEnded
@@ -30,6 +31,10 @@ def trial(how: str = "ok", seed: int = 0, steps: int = 5) -> Trial:
     return Trial(Overrides.of({"+fake": how}), seed, steps)
 
 
+def command(trial: Trial, folder: Path) -> dict[str, object]:
+    return trial_command(trial, folder, trial.overrides, ())
+
+
 class FakeTrainerEngine:
     """A fake engine: real launcher, host and runtime, but the process is the fake trainer."""
 
@@ -38,17 +43,16 @@ class FakeTrainerEngine:
     def __init__(self, launcher: RayLauncher, *arguments: str) -> None:
         self.launcher = launcher
         self.arguments = arguments
-        self.started: list[VerlRuntime] = []
+        self.started: list[HostedRuntime] = []
 
-    def start(self, trial: Trial, folder: Path, *, reuse: bool = True) -> VerlRuntime:
+    def start(self, trial: Trial, folder: Path, *, reuse: bool = True) -> HostedRuntime:
         name = f"fake-{trial.id}-{time.monotonic_ns()}"
         host = self.launcher.launch(name, [FAKE_TRAINER, *self.arguments], {})
-        runtime = VerlRuntime(
+        runtime = HostedRuntime(
             host,
             trial,
             folder / f"runtime-{len(self.started)}.log",
-            reuse=True,  # the fake takes every trial from its mailbox
-            overrides_of=lambda other, place: other.overrides,
+            command=command,
             serves=lambda base, other: reuse,
         )
         self.started.append(runtime)
@@ -201,7 +205,7 @@ def test_an_idle_trainer_is_asked_to_end_and_ends_with_exit_code_0(launcher: Ray
     assert runtime.events(1.0) == () and not runtime.serves(trial())
 
 
-def collect(runtime: VerlRuntime, until: type[RuntimeEvent]) -> list[RuntimeEvent]:
+def collect(runtime: HostedRuntime, until: type[RuntimeEvent]) -> list[RuntimeEvent]:
     """The events up to the first of this kind."""
     seen: list[RuntimeEvent] = []
     end = time.monotonic() + 60
@@ -224,12 +228,11 @@ def test_a_message_of_an_unknown_kind_is_an_error(tmp_path: Path) -> None:
 
     host = RuntimeHost("unknown-kind")
     host.name = "unknown-kind"  # type: ignore[attr-defined]
-    runtime = VerlRuntime(
+    runtime = HostedRuntime(
         host,  # type: ignore[arg-type]
         trial(),
         tmp_path / "log",
-        reuse=True,
-        overrides_of=lambda t, p: t.overrides,
+        command=command,
         serves=lambda a, b: True,
     )
     host.put({"type": "surprise"})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,12 +13,14 @@ from tests.engines.vllm.fake_vllm import write_fake_vllm
 
 
 @pytest.fixture
-def fake_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def fake_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = write_fake_vllm(tmp_path / "fake")
     before = os.environ.get("PYTHONPATH")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), *([before] if before else [])]))
     monkeypatch.syspath_prepend(str(folder))
-    return folder
+    yield folder
+    for name in [n for n in sys.modules if n.split(".")[0] == "vllm"]:
+        del sys.modules[name]
 
 
 @pytest.fixture

@@ -73,15 +73,26 @@ __version__ = "0.0.fake"
 mode = os.environ.get("FAKE_VLLM", "")
 
 class SamplingParams:
-    def __init__(self, temperature, max_tokens, ignore_eos, logprobs):
-        assert (temperature, ignore_eos) == (1.0, True)
-        self.max_tokens = max_tokens
+    """A response that may end by itself does so halfway."""
+
+    def __init__(self, temperature, max_tokens, ignore_eos, logprobs, top_p=1.0, top_k=-1):
+        assert (temperature, top_p, top_k) == (1.0, 1.0, -1)
+        self.max_tokens = max_tokens if ignore_eos else max_tokens // 2
+
+class Tokenizer:
+    """Counts the words of the messages."""
+
+    def apply_chat_template(self, messages, add_generation_prompt, tokenize, return_dict):
+        assert (add_generation_prompt, tokenize, return_dict) == (True, True, False)
+        return [len(word) for message in messages for word in message["content"].split()]
 
 class LLM:
     """As fast as its token budget says; a budget over 100 does not fit."""
 
     def __init__(self, *, max_num_batched_tokens, max_num_seqs, disable_log_stats, **arguments):
         assert disable_log_stats is False
+        print("devices:", os.environ.get("CUDA_VISIBLE_DEVICES"), flush=True)
+        print("WARNING 11-30 14:46:09 [x.py:1] errors like torch.OutOfMemoryError may happen", flush=True)
         if mode == "engine hangs":
             time.sleep(600)
         if mode == "engine broken":
@@ -92,6 +103,7 @@ class LLM:
         self.budget, self.preemptions, self.rounds = max_num_batched_tokens, 0, 0
         cache = SimpleNamespace(kv_cache_size_tokens=None, num_gpu_blocks=10, block_size=16)
         engine = SimpleNamespace(shutdown=lambda: None)
+        self.arguments, self.resets = arguments, 0
         self.llm_engine = SimpleNamespace(vllm_config=SimpleNamespace(cache_config=cache), engine_core=engine)
         self.model_config = SimpleNamespace(get_vocab_size=lambda: 64)
 
@@ -100,7 +112,16 @@ class LLM:
         tokens = sum(s.max_tokens for s in sampling)
         time.sleep(tokens / (self.budget * 100))
         self.rounds, self.preemptions = self.rounds + 1, self.preemptions + 3
+        if mode == "dies in round 2" and self.rounds == 2:
+            print("(EngineCore pid=2) OOM_TEXT", flush=True)
+            raise RuntimeError("EngineDeadError")
         return [SimpleNamespace(outputs=[SimpleNamespace(token_ids=[0] * s.max_tokens)]) for s in sampling]
+
+    def get_tokenizer(self):
+        return Tokenizer()
+
+    def reset_prefix_cache(self):
+        self.resets += 1
 
     def get_metrics(self):
         return [SimpleNamespace(name="vllm:num_preemptions", value=self.preemptions)]

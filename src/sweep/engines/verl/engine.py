@@ -12,21 +12,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sweep.core.overrides import Overrides
-from sweep.core.trial import Trial
+from sweep.core.trial import Measure, Trial
+from sweep.engines.gpu_memory import GpuMemory, MemoryProbe
+from sweep.engines.hosted_runtime import HostedRuntime, free_name
+from sweep.engines.hosting import Launcher
+from sweep.engines.verl.commands import file_logger, trial_command
 from sweep.engines.verl.environment import Machine, inspect, offline_variables
-from sweep.engines.verl.hosting import Launcher
-from sweep.engines.verl.runtime import VerlRuntime, file_logger
 from sweep.engines.verl.settings import EngineSettings, complete, cpus_of, gpus_of, launch_arguments, worker_variables
-from sweep.errors import ConfigError, EngineError
-
-MemoryProbe = Callable[[], Mapping[str, float]]
-"""Run on a node: GPU id to GiB in use, of the GPUs leased to the caller."""
-
-LINGERING_GIB = 1.0
-"""Memory that a GPU may hold above what it held before the runtime: a CUDA context is about half of it. Ours."""
-
-FREE_SECONDS = 60.0
-"""How long a killed process may keep GPU memory; the driver frees it within seconds. Ours."""
+from sweep.errors import ConfigError
 
 MODEL_PATH = "actor_rollout_ref.model.path"
 
@@ -48,14 +41,12 @@ class VerlEngine:
         self._launcher = launcher
         self._settings = settings
         self._locate = locate
-        self._memory_probe = None if settings.on_cpu else memory_probe
-        self._sleep = sleep
-        self._clock = clock
-        self._runtimes: list[VerlRuntime] = []
+        self._memory = GpuMemory(launcher, None if settings.on_cpu else memory_probe, sleep=sleep, clock=clock)
+        self._runtimes: list[HostedRuntime] = []
         self._machine: Machine | None = None
         self._composed: dict[str, Mapping[str, object]] = {}
 
-    def start(self, trial: Trial, folder: Path, *, reuse: bool = True) -> VerlRuntime:
+    def start(self, trial: Trial, folder: Path, *, reuse: bool = True) -> HostedRuntime:
         """Start verl with the trial as its configuration.
 
         Raises:
@@ -65,21 +56,24 @@ class VerlEngine:
         self.check(trial)
         folder = folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        before = self._memory_in_use(trial)
+        before = self._memory.in_use(gpus_of(trial))
         overrides = self._complete(trial, folder, reuse)
         name = f"sweep-{trial.id}-{uuid.uuid4().hex[:8]}"
         variables = {**self._variables(overrides), **({} if reuse else file_logger(folder))}
         in_workers = {**variables, "SWEEP_MAILBOX": name, "SWEEP_STARTED_AT": f"{time.time():.3f}"}
         host = self._launcher.launch(name, launch_arguments(overrides, in_workers), variables)
-        runtime = VerlRuntime(
+        extras = worker_variables(in_workers)
+
+        def command(other: Trial, place: Path) -> Mapping[str, object]:
+            return trial_command(other, place, self._complete(other, place.resolve(), True), extras)
+
+        runtime = HostedRuntime(
             host,
             trial,
-            _free_name(folder, "runtime", ".log"),
-            reuse=reuse,
-            overrides_of=lambda other, place: self._complete(other, place.resolve(), True),
-            serves=self.same_runtime,
-            command_extras=worker_variables(in_workers),
-            on_closed=lambda: self._await_memory(trial, before),
+            free_name(folder, "runtime", ".log"),
+            command=command if reuse else None,
+            serves=self.same_runtime if reuse else None,
+            on_closed=lambda: self._memory.await_free(gpus_of(trial), before),
         )
         self._runtimes.append(runtime)
         return runtime
@@ -104,16 +98,30 @@ class VerlEngine:
     def same_runtime(self, base: Trial, other: Trial) -> bool:
         """Whether a runtime started with the first can serve the second: what differs can be changed warm.
 
-        False for a trial that does not compose: verl itself shall say why.
+        False for a trial that does not compose: verl itself shall say why; and for one that does not train.
         """
         from sweep.engines.verl.warm_table import needs_new_runtime
 
+        if other.measure is not Measure.TRAINING:
+            return False
         try:
-            first, second = self._flat(base), self._flat(other)
+            first, second = self.configuration(base), self.configuration(other)
         except ConfigError:
             return False
         changed = [k for k in first.keys() | second.keys() if first.get(k, ...) != second.get(k, ...)]
         return not needs_new_runtime(changed, str(first.get("actor_rollout_ref.rollout.name")))
+
+    def configuration(self, trial: Trial) -> Mapping[str, object]:
+        """verl's whole configuration of the trial by dotted key, its files under one made-up folder for all trials.
+
+        Raises:
+            ConfigError: if it does not compose.
+        """
+        from sweep.engines.verl.compose import compose, require_known
+
+        if trial.id not in self._composed:
+            self._composed[trial.id] = require_known(compose(self._complete(trial, Path("/"), True))).config
+        return self._composed[trial.id]
 
     def versions(self) -> Mapping[str, str]:
         """Of what a trial depends on, as installed on a node that trains."""
@@ -140,37 +148,3 @@ class VerlEngine:
 
     def _variables(self, overrides: Overrides) -> dict[str, str]:
         return {**offline_variables(str(overrides.get(MODEL_PATH, ""))), **self._settings.variables}
-
-    def _flat(self, trial: Trial) -> Mapping[str, object]:
-        """verl's whole configuration of the trial; the folder is left out of the comparison by being the same."""
-        from sweep.engines.verl.compose import compose, require_known
-
-        if trial.id not in self._composed:
-            self._composed[trial.id] = require_known(compose(self._complete(trial, Path("/"), True))).config
-        return self._composed[trial.id]
-
-    def _memory_in_use(self, trial: Trial) -> Mapping[str, float]:
-        """GiB by GPU, of the GPUs that Ray would give the trial now."""
-        if self._memory_probe is None:
-            return {}
-        return self._launcher.call(self._memory_probe, gpus=gpus_of(trial))
-
-    def _await_memory(self, trial: Trial, before: Mapping[str, float]) -> None:
-        until = self._clock() + FREE_SECONDS
-        while self._memory_probe is not None:
-            now = self._memory_in_use(trial)
-            left = {gpu: used for gpu, used in now.items() if used > before.get(gpu, used) + LINGERING_GIB}
-            if not left:
-                return
-            if self._clock() >= until:
-                held = ", ".join(f"{used:.1f} GiB on {gpu}" for gpu, used in left.items())
-                raise EngineError(f"gpu memory was not given back within {FREE_SECONDS:g} s: {held}")
-            self._sleep(1.0)
-
-
-def _free_name(folder: Path, stem: str, suffix: str) -> Path:
-    """The first of stem, stem-2, stem-3 ... that the folder does not have."""
-    number = 1
-    while (path := folder / (f"{stem}{suffix}" if number == 1 else f"{stem}-{number}{suffix}")).exists():
-        number += 1
-    return path

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
+from sweep.engines.mailbox import plain_numbers
 from sweep.engines.verl.plugins.adaptive_clip import max_norm
 from sweep.engines.verl.plugins.guards import HEADLINES, non_finite, stop_reason
-from sweep.engines.verl.plugins.mailbox import plain_numbers
 from sweep.engines.verl.plugins.ordering import RunningIds, in_data_order, sort_key
 from sweep.engines.verl.plugins.plugin_settings import PluginSettings
 from sweep.engines.verl.plugins.preemptions import total

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sweep.engines.mailbox import Mailbox, plain_numbers
 from sweep.engines.verl.plugins.guards import STOP_RULES, StopRule, stop_reason
-from sweep.engines.verl.plugins.mailbox import Mailbox, plain_numbers
 
 
 class RunningTrial:

@@ -15,7 +15,7 @@ from typing import Any
 
 from omegaconf import open_dict
 
-from sweep.engines.verl.plugins.mailbox import Mailbox, NoMailbox
+from sweep.engines.mailbox import Mailbox, NoMailbox
 from sweep.engines.verl.plugins.running_trial import RunningTrial
 
 TAKE_SECONDS = 30.0

@@ -19,6 +19,7 @@ from verl.trainer.ppo.v1 import trainer_base
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
+from sweep.engines.mailbox import NoMailbox, open_mailbox
 from sweep.engines.verl.plugins import (
     data_sets,
     kl_state,
@@ -29,7 +30,6 @@ from sweep.engines.verl.plugins import (
     vllm_reseed_call,
 )
 from sweep.engines.verl.plugins.kl_loss_band import KlLossBand
-from sweep.engines.verl.plugins.mailbox import NoMailbox, open_mailbox
 from sweep.engines.verl.plugins.ordering import RunningIds, in_data_order
 from sweep.engines.verl.plugins.plugin_settings import PluginSettings
 from sweep.engines.verl.plugins.polling import make_prompt

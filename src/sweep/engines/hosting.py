@@ -1,4 +1,4 @@
-"""What the verl engine needs of a cluster, as protocols: `Launcher` starts processes with a mailbox, `Host` is one.
+"""What an engine needs of a cluster, as protocols: `Launcher` starts processes with a mailbox, `Host` is one.
 
 `sweep.adapters.ray_launcher` implements them.
 """
@@ -48,11 +48,11 @@ class Launcher(Protocol):
         """The cluster's totals, named as Ray names them."""
         ...
 
-    def launch(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> Host:
-        """A started process whose mailbox has this name.
+    def launch(self, name: str, arguments: Sequence[str], environment: Mapping[str, str], *, gpus: int = 0) -> Host:
+        """A started process whose mailbox has this name, with so many GPUs of one node its own until it is closed.
 
         Raises:
-            EngineError: if no node takes it.
+            EngineError: if no node takes it, or the GPUs do not come free.
         """
         ...
 

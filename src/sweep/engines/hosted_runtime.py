@@ -1,4 +1,4 @@
-"""`VerlRuntime`: a started verl behind the runtime port; translates the mailbox's messages into events.
+"""`HostedRuntime`: a process with a mailbox behind the runtime port; translates its messages into events.
 
 Writes what comes home: a trial's metrics to `metrics.jsonl` in its folder, the console to the runtime's log file.
 """
@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from sweep.core.overrides import Overrides
 from sweep.core.trial import Trial
-from sweep.engines.verl.hosting import Host
+from sweep.engines.hosting import Host
 from sweep.errors import EngineError
 from sweep.ports import RuntimeEvent, RuntimeGone, RuntimeReady, Stepped, TrialEnded, TrialStarted
 
@@ -27,11 +26,16 @@ LOG_SECONDS = 2.0
 """How often the console is brought home while nothing else happens. Ours."""
 
 END_SECONDS = 15.0
-"""How long an idle verl may take to leave by itself before it is killed; it closes queue and rollout. Ours."""
+"""How long an idle process may take to leave by itself before it is killed; verl closes queue and rollout. Ours."""
 
 
-class VerlRuntime:
-    """One verl process and its trials. `overrides_of` completes a trial, `same_base` compares two completed ones."""
+class HostedRuntime:
+    """One process and its trials.
+
+    `command` is what the process is told about a trial; None: it was started with its trial and is told nothing.
+    `serves` says whether the process started with the first trial can run the second; None: it serves no other.
+    `evidence` leaves of the console what can explain a failure.
+    """
 
     def __init__(
         self,
@@ -39,10 +43,9 @@ class VerlRuntime:
         base: Trial,
         log_path: Path,
         *,
-        reuse: bool,
-        overrides_of: Callable[[Trial, Path], Overrides],
-        serves: Callable[[Trial, Trial], bool],
-        command_extras: Sequence[str] = (),
+        command: Callable[[Trial, Path], Mapping[str, object]] | None,
+        serves: Callable[[Trial, Trial], bool] | None,
+        evidence: Callable[[str], str] = lambda console: console,
         on_closed: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -50,10 +53,9 @@ class VerlRuntime:
         self.log_path = log_path
         self._host = host
         self._base = base
-        self._reuse = reuse
-        self._overrides_of = overrides_of
+        self._command = command
         self._serves = serves
-        self._extras = tuple(command_extras)
+        self._evidence = evidence
         self._on_closed = on_closed
         self._clock = clock
         self._seen = 0
@@ -67,15 +69,17 @@ class VerlRuntime:
 
     def serves(self, trial: Trial) -> bool:
         """Whether this process can run the trial next, everything that differs being set back or changed."""
-        return self._reuse and not self._gone and not self.closed and self._serves(self._base, trial)
+        if self._serves is None or self._gone or self.closed:
+            return False
+        return self._serves(self._base, trial)
 
     def submit(self, trial: Trial, folder: Path) -> None:
-        """Queue the trial. A process that serves one trial was started with it and is told nothing."""
+        """Queue the trial."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folders[trial.id] = folder
         self._idle = False
-        if self._reuse:
-            self._host.send(trial_command(trial, folder, self._overrides_of(trial, folder), self._extras))
+        if self._command is not None:
+            self._host.send(self._command(trial, folder))
 
     def events(self, wait_seconds: float) -> Sequence[RuntimeEvent]:
         """The new events; a message of a kind that is not known is an error of ours and raises."""
@@ -100,10 +104,10 @@ class VerlRuntime:
             return ""
         with self.log_path.open("rb") as file:
             file.seek(max(0, self.log_path.stat().st_size - LOG_TEXT_BYTES))
-            return file.read().decode(errors="replace")
+            return self._evidence(file.read().decode(errors="replace"))
 
     def close(self) -> None:
-        """End verl, kindly if it waits for a trial, and wait until all that it held is free. Safe to call again.
+        """End the process, kindly if it waits for a trial, and wait until all that it held is free. Safe to call again.
 
         Raises:
             EngineError: if it does not come free.
@@ -140,7 +144,7 @@ class VerlRuntime:
             self._write_metrics(message)
             return Stepped(message["id"], int(message["step"]), message["metrics"])
         if kind == "ended":
-            self._idle = bool(message["reusable"]) and self._reuse
+            self._idle = bool(message["reusable"]) and self._command is not None
             self._close_metrics()
             return TrialEnded(
                 message["id"], int(message["last_step"]), message["error"], message["stopped_by"], message["reusable"]
@@ -148,7 +152,7 @@ class VerlRuntime:
         if kind == "gone":
             self._gone = True
             return RuntimeGone(message["exit_code"], message["reason"])
-        raise EngineError(f"the trainer sent a message of type {kind!r}; known: ready, started, step, ended, gone")
+        raise EngineError(f"the process sent a message of type {kind!r}; known: ready, started, step, ended, gone")
 
     def _open_metrics(self, trial_id: str) -> None:
         self._close_metrics()
@@ -176,18 +180,9 @@ class VerlRuntime:
             self._copied += len(part)
 
 
-def trial_command(trial: Trial, folder: Path, overrides: Overrides, extras: Sequence[str]) -> dict[str, object]:
-    """The mailbox command that has a waiting verl run the trial."""
-    return {
-        "type": "trial",
-        "id": trial.id,
-        "overrides": [*overrides.command_line(), *extras],
-        "steps": trial.steps,
-        "folder": str(folder),
-        "env": file_logger(folder),
-    }
-
-
-def file_logger(folder: Path) -> dict[str, str]:
-    """Where verl's own file logger writes, on the node that trains."""
-    return {"VERL_FILE_LOGGER_PATH": str(folder / "verl.jsonl")}
+def free_name(folder: Path, stem: str, suffix: str) -> Path:
+    """The first of stem, stem-2, stem-3 ... that the folder does not have."""
+    number = 1
+    while (path := folder / (f"{stem}{suffix}" if number == 1 else f"{stem}-{number}{suffix}")).exists():
+        number += 1
+    return path

@@ -1,4 +1,4 @@
-"""`Mailbox`: the trainer's side of the line to the host that started this verl.
+"""`Mailbox`: a process's side of the line to the host that started it.
 
 The host is a Ray actor of another job on the same cluster; its name comes in the environment. Without one, as in a
 long run that a user starts by hand, nothing is reported and nothing is asked.
