@@ -6,6 +6,9 @@ Probes the points that the campaign's stage `token_budget` tried (or --points, w
 ranking with the trials' rollout throughput. Needs a GPU and vLLM. Each point is appended to --out as it is measured
 and is not measured again by the same command, so an interrupted run goes on. The last line is one JSON object.
 
+With --probed nothing is measured: the ranking that is compared is that of a campaign's own trials of the stage that
+were measured by rollout (`stages.token_budget.measure=rollout`).
+
 --campaign takes a campaign's folder, or a JSON file: a list of objects with max_num_batched_tokens, max_num_seqs,
 gpu_memory_utilization (--gpu-memory-utilization if missing) and rollout_tokens_per_s.
 """
@@ -25,6 +28,7 @@ from typing import Any
 
 from benchmarks.token_budget_trials import STAGE, TrialRate, point_fields, read_trials
 from sweep.core.failure import FailureClass
+from sweep.core.trial import Measure
 from sweep.engines.vllm.environment import require
 from sweep.engines.vllm.probe import Probed, ProbeFailed, ProbePoint, ProbeSettings, probe
 from sweep.engines.vllm.ranking import compare
@@ -47,6 +51,8 @@ def main() -> int:
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
+    if options.probed:
+        return _compare_campaigns(options)
     model = options.model.removeprefix("model=")
     require(model)
     if not options.cpu:
@@ -66,21 +72,47 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     print(f"{len(points)} points, workload {settings.workload}", flush=True)
     found = _measure(points, settings, Path(options.out), options.limit_seconds)
     short = {ProbePoint(**point_fields(r)): r["tokens_per_s"] for r in found if "tokens_per_s" in r}
-    comparison = compare(short, full)
     return {
         "benchmark": STAGE,
         "model": model,
         "workload": asdict(settings.workload),
         "points": [{**r, "trial_tokens_per_s": full.get(ProbePoint(**point_fields(r)))} for r in found],
         "left": len(points) - len(found),
+        **_ranking(short, full),
+        "probe_seconds": sum(r.get("wall_seconds", 0.0) for r in found),
+        "trial_seconds": sum(seconds for _, _, _, seconds in trials),
+    }
+
+
+def _compare_campaigns(options: argparse.Namespace) -> dict[str, Any]:
+    """The stage's own short trials against its full ones."""
+    if not options.campaign:
+        raise ConfigError("--probed is compared with full trials; name their campaign with --campaign")
+    probes = read_trials(Path(options.probed), options.gpu_memory_utilization, Measure.ROLLOUT)
+    trials = read_trials(Path(options.campaign), options.gpu_memory_utilization)
+    short, full = _mean_rates(probes), _mean_rates(trials)
+    return {
+        "benchmark": STAGE,
+        "model": options.model.removeprefix("model="),
+        "points": [
+            {**asdict(point), "tokens_per_s": rate, "trial_tokens_per_s": full.get(point)}
+            for point, rate in short.items()
+        ],
+        **_ranking(short, full),
+        "probe_seconds": sum(seconds for _, _, _, seconds in probes),
+        "trial_seconds": sum(seconds for _, _, _, seconds in trials),
+    }
+
+
+def _ranking(short: dict[ProbePoint, float], full: dict[ProbePoint, float]) -> dict[str, Any]:
+    comparison = compare(short, full)
+    return {
         "compared": comparison.points,
         "spearman": _finite(comparison.spearman),
         "kendall": _finite(comparison.kendall),
         "probe_best": comparison.short_best and str(comparison.short_best),
         "trial_best": comparison.full_best and str(comparison.full_best),
         "lost_share": _finite(comparison.lost_share),
-        "probe_seconds": sum(r.get("wall_seconds", 0.0) for r in found),
-        "trial_seconds": sum(seconds for _, _, _, seconds in trials),
     }
 
 
@@ -161,6 +193,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("model", help="model=PATH")
     add("--campaign", help="a campaign's folder, or a JSON file of trials")
+    add("--probed", help="folder of a campaign whose trials of the stage were measured by rollout")
     add("--points", default=LADDER, help="BUDGET:SEQUENCES,... (%(default)s)")
     add("--gpu-memory-utilization", type=float, default=UTILIZATION, help="of --points (%(default)s)")
     add("--prompts", type=int, help="prompts of a round (the trials' batch, else 1024)")

@@ -10,29 +10,32 @@ from statistics import fmean
 from typing import Any, cast
 
 from sweep.core import verl_keys as keys
-from sweep.core.curve import Curve
 from sweep.core.outcome import Finished
-from sweep.core.overrides import Overrides
+from sweep.core.stage import Rounds
+from sweep.core.trial import Measure, Trial
 from sweep.engines.vllm.probe import ProbePoint
 from sweep.errors import ConfigError
 
 STAGE = "token_budget"
-WARMUP_STEPS = 5
+WARMUP_STEPS = {Measure.TRAINING: 5, Measure.ROLLOUT: Rounds().warmup}
 VERL_DEFAULTS = {keys.MAX_BATCHED_TOKENS: 8192, keys.MAX_SEQS: 256, keys.MEMORY_UTILIZATION: 0.5}
 
 TrialRate = tuple[ProbePoint, float, Mapping[str, float], float]
-"""Point, tokens a second, facts of the workload, and seconds that the trial's steps took."""
+"""Point, tokens a second, facts of the workload, and seconds that the trial took after its start."""
 
 
-def read_trials(source: Path, utilization: float) -> list[TrialRate]:
-    """The finished trials of a campaign's folder or of a JSON file.
+def read_trials(source: Path, utilization: float, measure: Measure = Measure.TRAINING) -> list[TrialRate]:
+    """The finished trials of a campaign's folder that were measured so, or those of a JSON file.
 
     Raises:
         ConfigError: there are none.
     """
-    found = _trials_of_folder(source) if source.is_dir() else _trials_of_file(source, utilization)
+    found = _trials_of_folder(source, measure) if source.is_dir() else _trials_of_file(source, utilization)
     if not found:
-        raise ConfigError(f"{source} holds no finished trial of stage {STAGE}; run it with stage={STAGE} first")
+        raise ConfigError(
+            f"{source} holds no finished trial of stage {STAGE} measured by {measure.value}; "
+            f"run it with stage={STAGE} stages.{STAGE}.measure={measure.value} first"
+        )
     return found
 
 
@@ -52,7 +55,7 @@ def _trials_of_file(source: Path, utilization: float) -> list[TrialRate]:
         raise ConfigError(f"cannot read trials from {source}: {error}; see --help for what it must hold") from error
 
 
-def _trials_of_folder(folder: Path) -> list[TrialRate]:
+def _trials_of_folder(folder: Path, measure: Measure) -> list[TrialRate]:
     from sweep.adapters.storage import open_storage
     from sweep.adapters.trial_attributes import Stored
 
@@ -63,13 +66,15 @@ def _trials_of_folder(folder: Path) -> list[TrialRate]:
             continue
         for trial in storage.get_all_trials(study._study_id):
             stored = Stored.read(trial.user_attrs)
-            if stored is not None and isinstance(stored.record.outcome, Finished):
-                found.append(_rate(stored.record.trial.overrides, stored.record.outcome.curve))
+            if stored is None or stored.record.trial.measure is not measure:
+                continue
+            if isinstance(stored.record.outcome, Finished):
+                found.append(_rate(stored.record.trial, stored.record.outcome))
     return [one for one in found if math.isfinite(one[1])]
 
 
-def _rate(overrides: Overrides, curve: Curve) -> TrialRate:
-    measured = curve.since(WARMUP_STEPS + 1)
+def _rate(trial: Trial, outcome: Finished) -> TrialRate:
+    overrides, measured = trial.overrides, outcome.curve.since(WARMUP_STEPS[trial.measure] + 1)
     rates = [v for v in measured.rollout_tokens_per_s if math.isfinite(v)]
     lengths = [v for v in measured.response_tokens if math.isfinite(v)]
     budget, seqs, utilization = (cast(Any, overrides.get(key, value)) for key, value in VERL_DEFAULTS.items())
@@ -79,8 +84,7 @@ def _rate(overrides: Overrides, curve: Curve) -> TrialRate:
         "samples": overrides.get(keys.ROLLOUT_N, 1),
         **({"response_tokens": round(fmean(lengths))} if lengths else {}),
     }
-    seconds = sum(v for v in curve.step_seconds if math.isfinite(v))
-    return point, fmean(rates) if rates else math.nan, facts, seconds
+    return point, fmean(rates) if rates else math.nan, facts, outcome.wall_seconds
 
 
 def point_fields(entry: Mapping[str, Any]) -> dict[str, Any]:

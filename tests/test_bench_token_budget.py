@@ -18,7 +18,7 @@ from sweep.core.outcome import Finished
 from sweep.core.overrides import Overrides
 from sweep.core.progress import Proposal
 from sweep.core.stage import Knob, Ladder, LadderRule, Rung, Stage, StageBudget
-from sweep.core.trial import Trial
+from sweep.core.trial import Measure, Trial
 from sweep.engines.vllm.probe import ProbePoint
 from sweep.errors import ConfigError
 from tests.engines.vllm.conftest import fake_vllm, model
@@ -35,13 +35,13 @@ STAGE = Stage(
 BASE = Overrides.of({keys.TRAIN_BATCH: 4, keys.MEMORY_UTILIZATION: 0.4, keys.MAX_SEQS: 8})
 
 
-def campaign(folder: Path, rates: dict[int, float]) -> Path:
+def campaign(folder: Path, rates: dict[int, float], measure: Measure = Measure.TRAINING) -> Path:
     """A campaign's folder whose trials of the stage had these rates by token budget, slower while warming up."""
     folder.mkdir(parents=True)
     store = OptunaStore.open(f"sqlite:///{folder / 'optuna.db'}", folder.name)
     for budget, rate in rates.items():
         settings = Overrides.of({keys.MAX_BATCHED_TOKENS: budget})
-        trial = Trial(BASE.merged(settings), seed=1, steps=8)
+        trial = Trial(BASE.merged(settings), seed=1, steps=8, measure=measure)
         store.intend(STAGE, Proposal(settings, 1), trial)
         rows = [
             (
@@ -54,7 +54,7 @@ def campaign(folder: Path, rates: dict[int, float]) -> Path:
             )
             for step in range(1, 9)
         ]
-        store.settle(STAGE, trial, Finished(Curve.from_rows(rows)), None)
+        store.settle(STAGE, trial, Finished(Curve.from_rows(rows), 16.0), None)
     store.close()
     return folder
 
@@ -100,6 +100,18 @@ def test_the_last_line_compares_the_probe_with_the_trials_and_points_are_measure
     again = bench(*arguments, "--out", str(tmp_path / "probe.jsonl"))[1]
     assert again == found
     assert len((tmp_path / "probe.jsonl").read_text().splitlines()) == 4
+
+
+def test_two_campaigns_of_the_stage_are_compared_without_a_gpu(tmp_path: Path) -> None:
+    full = campaign(tmp_path / "full", {20: 900.0, 40: 800.0, 80: 500.0})
+    probed = campaign(tmp_path / "probed", {20: 90.0, 40: 95.0, 80: 50.0, 160: 10.0}, Measure.ROLLOUT)
+    code, found = bench("model=M", "--campaign", str(full), "--probed", str(probed))
+    assert code == 0 and found["compared"] == 3
+    assert (found["probe_best"], found["trial_best"]) == ("40/8/0.4", "20/8/0.4")
+    assert found["lost_share"] == pytest.approx(1 / 9) and found["spearman"] == pytest.approx(0.5)
+    assert (found["probe_seconds"], found["trial_seconds"]) == (64.0, 48.0)
+    code, found = bench("model=M", "--campaign", str(probed), "--probed", str(full))
+    assert code == 2 and "measured by rollout" in str(found["error"])
 
 
 def test_without_vllm_the_last_line_says_so(model: Path, tmp_path: Path) -> None:

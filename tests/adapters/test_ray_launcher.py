@@ -54,6 +54,15 @@ def test_a_local_cluster_claims_what_it_was_told_to(launcher: RayLauncher) -> No
     assert (found["CPU"], found["GPU"]) == (32, 2)
 
 
+def test_gpus_that_do_not_come_free_are_not_waited_for_for_ever(
+    launcher: RayLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweep.adapters.ray_launcher.LAUNCH_SECONDS", 3.0)
+    with pytest.raises(EngineError, match=r"no node .* runs test-greedy \(asked for \{'GPU': 3\}\)"):
+        launcher.launch("test-greedy", ["-c", "pass"], {}, gpus=3)
+    eventually(everything_is_free)
+
+
 def test_a_process_reaches_its_mailbox_and_console_and_messages_come_home(launcher: RayLauncher) -> None:
     host = launcher.launch("test-talk", ["-c", HOLDER], {})
     (ready,) = host.receive(0, 200.0)

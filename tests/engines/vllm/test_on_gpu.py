@@ -18,6 +18,8 @@ import pytest
 from sweep.adapters import nvml_probe
 from sweep.adapters.gpu_reading import NvmlReader
 from sweep.core.failure import FailureClass
+from sweep.core.overrides import Overrides
+from sweep.core.trial import Measure, Trial
 from sweep.engines.vllm.probe import Probed, ProbeFailed, ProbePoint, ProbeSettings, probe
 from sweep.engines.vllm.workload import Workload
 from tests.engines.vllm.test_server import doctor
@@ -95,6 +97,60 @@ def test_a_point_that_does_not_fit_is_a_classed_failure(model: Path, tmp_path: P
     found = probe(ProbePoint(2048, 64, 0.001), settings, doctor, tmp_path / "console")
     assert isinstance(found, ProbeFailed), found
     assert found.failure.failure_class in (FailureClass.INFEASIBLE_CONFIG, FailureClass.OOM_GPU)
+
+
+def test_a_stages_trials_are_measured_on_a_cluster_and_the_memory_is_given_back(model: Path, tmp_path: Path) -> None:
+    from sweep.adapters.ray_launcher import ClusterSettings, RayLauncher
+    from sweep.core.outcome import Failed, Finished
+    from sweep.engines.gpu_memory import GpuMemory
+    from sweep.engines.verl.engine import VerlEngine
+    from sweep.engines.verl.environment import gpu_engine, inspect
+    from sweep.engines.verl.settings import gpus_of
+    from sweep.engines.vllm.engine import RolloutEngine
+    from sweep.fleet import Ended, Fleet
+    from sweep.tasks import arithmetic
+
+    rollout = "actor_rollout_ref.rollout."
+    base = {
+        "actor_rollout_ref.model.path": str(model),
+        "data.train_files": str(arithmetic.make(tmp_path).train),
+        "data.train_batch_size": 128,
+        "data.max_response_length": 64,
+        "trainer.n_gpus_per_node": 1,
+        f"{rollout}tensor_model_parallel_size": 1,
+        f"{rollout}max_num_batched_tokens": 2048,
+        f"{rollout}max_num_seqs": 64,
+    }
+    fits = Trial(Overrides.of({**base, f"{rollout}gpu_memory_utilization": 0.3}), 1, 3, Measure.ROLLOUT)
+    does_not = Trial(Overrides.of({**base, f"{rollout}gpu_memory_utilization": 0.001}), 1, 3, Measure.ROLLOUT)
+    before = used_gib()
+    launcher, settings = RayLauncher(ClusterSettings()), gpu_engine(inspect())
+    training = VerlEngine(launcher, settings)
+    memory = GpuMemory(launcher, nvml_probe.leased_memory)
+    engine = RolloutEngine(
+        launcher,
+        slots=1,
+        configuration=training.configuration,
+        gpus_of=gpus_of,
+        memory=memory,
+        variables=settings.variables,
+    )
+    fleet = Fleet(engine, folder_of=lambda t: tmp_path / t.id, classify=doctor)
+    for one in (fits, does_not):
+        fleet.submit(one)
+    ends: dict[Trial, object] = {}
+    while len(ends) < 2:
+        ends |= {e.trial: e.outcome for e in fleet.wait(5.0) if isinstance(e, Ended)}
+    fleet.close()
+    training.close()
+    good, bad = ends[fits], ends[does_not]
+    assert isinstance(good, Finished), good
+    assert min(good.curve.rollout_tokens_per_s) > 100 and good.curve.preemptions == (0.0, 0.0, 0.0)
+    assert min(good.curve.free_gib) > 5 and max(good.curve.response_tokens) <= 64
+    assert isinstance(bad, Failed), bad
+    assert bad.failure_class in (FailureClass.INFEASIBLE_CONFIG, FailureClass.OOM_GPU), bad
+    assert is_given_back(before)
+    print(good.curve.rollout_tokens_per_s, good.wall_seconds)
 
 
 def test_nvml_reports_what_the_watch_records() -> None:
