@@ -24,7 +24,11 @@ from sweep.engines.vllm.rollout_spec import rollout_spec, same_process
 
 CHILD = "sweep.engines.vllm.rollout_child"
 
-QUIET = {"VLLM_NO_USAGE_STATS": "1", "TOKENIZERS_PARALLELISM": "false"}
+ALWAYS = {
+    "VLLM_NO_USAGE_STATS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "VLLM_WORKER_MULTIPROCESSING_METHOD": "spawn",  # as in verl; a fork would copy the threads of the Ray driver
+}
 
 
 class RolloutEngine:
@@ -49,7 +53,7 @@ class RolloutEngine:
         self._configuration = configuration
         self._gpus_of = gpus_of
         self._memory = memory
-        self._variables = {**QUIET, **(variables or {})}
+        self._variables = {**ALWAYS, **(variables or {})}
         self._runtimes: list[HostedRuntime] = []
 
     def start(self, trial: Trial, folder: Path, *, reuse: bool = True) -> HostedRuntime:
