@@ -5,6 +5,7 @@ every adapter; it decides nothing beyond which of them the configuration asks fo
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,7 @@ def _run(plan: CampaignPlan, store: Store, engine: Engine, folder: Path, screen:
         fleet.close()
         for observer in observers:
             observer.campaign_ended(code)
-    command = (lambda trial: _best_command(trial, plan, paths)) if plan.engine == "verl" else None
+    command = (lambda trial: _best_script(trial, plan, paths)) if plan.engine == "verl" else None
     summary = write_summary(plan, store, folder, command)
     print(summary.text)
     return summary.failed_trials > 0
@@ -187,10 +188,12 @@ def _refuse_impossible_base(plan: CampaignPlan, screen: Screen) -> None:
         raise ConfigError(f"verl cannot run this configuration: {found}")
 
 
-def _best_command(trial: Trial, plan: CampaignPlan, paths: dict[str, str]) -> str:
-    from sweep.engines.verl.long_run import best_command
+def _best_script(trial: Trial, plan: CampaignPlan, paths: dict[str, str]) -> str:
+    from sweep.engines.verl.long_run import best_script
 
-    return best_command(trial, _engine_settings(plan), locate=lambda o: assets.located(o, paths), name=plan.name)
+    return best_script(
+        trial, _engine_settings(plan), locate=lambda o: assets.located(o, paths), name=plan.name, python=sys.executable
+    )
 
 
 def _refuse_without_gpu(plan: CampaignPlan) -> None:

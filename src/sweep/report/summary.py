@@ -55,9 +55,9 @@ class Summary:
 
 
 def write_summary(
-    plan: CampaignPlan, store: Store, folder: Path, best_command: Callable[[Trial], str] | None
+    plan: CampaignPlan, store: Store, folder: Path, best_script: Callable[[Trial], str] | None
 ) -> Summary:
-    """Writes the files and returns the table. `best_command` renders verl's command line for the long run."""
+    """Writes the files and returns the table. `best_script` writes verl's command for the long run."""
     lines = stage_lines(plan, store)
     best = best_settings(plan, [line.winner for line in lines])
     failed = sum(len(line.failures) for line in lines if line.winner.stage in plan.wanted)
@@ -72,8 +72,8 @@ def write_summary(
     }
     _write(folder / "summary.json", json.dumps(content, indent=2) + "\n")
     _write(folder / "best.yaml", _best_yaml(best))
-    if best_command is not None:
-        _write(folder / "best.sh", best_command(Trial(best, plan.seeds[0], _whole_run(best))), executable=True)
+    if best_script is not None:
+        _write(folder / "best.sh", best_script(Trial(best, plan.seeds[0], _whole_run(best))), executable=True)
     return Summary(table(plan, lines, folder), failed)
 
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +16,7 @@ from sweep.core.overrides import Overrides
 from sweep.core.trial import Trial
 from sweep.engines.verl.compose import compose
 from sweep.engines.verl.environment import Machine, cpu_engine, gpu_engine
-from sweep.engines.verl.long_run import best_command
+from sweep.engines.verl.long_run import best_script
 from sweep.engines.verl.settings import ENDLESS_EPOCHS, EngineSettings
 
 BASE = {
@@ -24,18 +30,32 @@ BASE = {
 ENGINES = [cpu_engine(), gpu_engine(Machine())]
 
 
-def words_of(command: str) -> tuple[dict[str, str], list[str]]:
-    """Environment variables and arguments, as a POSIX shell splits them."""
-    words = shlex.split(command.replace("\\\n", " "))
-    start = words.index("python3")
-    return dict(w.split("=", 1) for w in words[:start]), words[start + 3 :]
+def words_of(script: str, *further: str) -> tuple[dict[str, str], list[str]]:
+    """Environment variables and arguments that a real shell running the script gives to the interpreter."""
+    with tempfile.TemporaryDirectory() as folder:
+        interpreter, file = Path(folder, "interpreter"), Path(folder, "best.sh")
+        interpreter.write_text(
+            f"#!{sys.executable}\nimport json, os, sys\nprint(json.dumps([dict(os.environ), sys.argv[1:]]))"
+        )
+        interpreter.chmod(0o755)
+        file.write_text(script)
+        clean = {"PATH": os.environ["PATH"], "PYTHON": str(interpreter)}
+        done = subprocess.run(["sh", str(file), *further], env=clean, capture_output=True, text=True, check=True)
+    variables, arguments = json.loads(done.stdout)
+    assert arguments[:2] == ["-m", "verl.trainer.main_ppo"]
+    return variables, arguments[2:]
 
 
 def composed_of(engine: EngineSettings, **settings: object) -> dict[str, object]:
-    _, arguments = words_of(best_command(Trial(Overrides.of({**BASE, **settings}), 4, 500), engine))
+    _, arguments = words_of(best_script(Trial(Overrides.of({**BASE, **settings}), 4, 500), engine))
     composed = compose(arguments)
     assert composed.unknown == ()
     return dict(composed.config)
+
+
+def config_of_workers(config: Mapping[str, object]) -> dict[str, object]:
+    prefix = "ray_kwargs.ray_init.runtime_env.env_vars."
+    return {key.removeprefix(prefix): value for key, value in config.items() if key.startswith(prefix)}
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -63,13 +83,25 @@ def test_it_saves_keeps_three_and_resumes_unless_the_user_says_otherwise() -> No
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_plug_ins_are_loaded_in_verls_process_and_in_its_workers(engine: EngineSettings) -> None:
-    command = best_command(Trial(Overrides.of(BASE), 4, 500), engine)
+    command = best_script(Trial(Overrides.of(BASE), 4, 500), engine)
     variables, arguments = words_of(command)
     config = compose(arguments).config
-    for name, value in variables.items():
-        assert config[f"ray_kwargs.ray_init.runtime_env.env_vars.{name}"] == value
+    given = config_of_workers(config)
+    assert given and {name: variables[name] for name in given} == given
     assert variables["VERL_USE_EXTERNAL_MODULES"] == "sweep.engines.verl.plugins"
     assert config["trainer.v1.trainer_mode"] == "sweep" and config["sweep.reuse"] is False
+
+
+def test_further_settings_go_on_to_verl_and_win() -> None:
+    script = best_script(Trial(Overrides.of(BASE), 4, 500), ENGINES[1])
+    _, arguments = words_of(script, "trainer.save_freq=7", "trainer.experiment_name='it is mine'")
+    config = compose(arguments).config
+    assert (config["trainer.save_freq"], config["trainer.experiment_name"]) == (7, "it is mine")
+
+
+def test_the_interpreter_is_the_one_that_has_verl() -> None:
+    script = best_script(Trial(Overrides.of(BASE), 4, 500), ENGINES[1], python="/opt/env/bin/python")
+    assert '"${PYTHON:-/opt/env/bin/python}" -m verl.trainer.main_ppo' in script
 
 
 def test_on_the_cpu_verls_own_cluster_claims_enough() -> None:
@@ -79,7 +111,7 @@ def test_on_the_cpu_verls_own_cluster_claims_enough() -> None:
 
 def test_marks_become_paths() -> None:
     trial = Trial(Overrides.of({**BASE, "data.train_files": "asset:train"}), 4, 500)
-    command = best_command(trial, ENGINES[1], locate=lambda o: o.merged({"data.train_files": "/d/train.parquet"}))
+    command = best_script(trial, ENGINES[1], locate=lambda o: o.merged({"data.train_files": "/d/train.parquet"}))
     assert "data.train_files='\"'\"'/d/train.parquet'\"'\"'" in command
 
 
@@ -87,5 +119,5 @@ def test_marks_become_paths() -> None:
 def test_without_an_engine_it_is_for_gpus_if_the_trial_names_their_rollout(
     rollout: dict[str, object], platform: str | None
 ) -> None:
-    variables, _ = words_of(best_command(Trial(Overrides.of({**BASE, **rollout}), 4, 500)))
+    variables, _ = words_of(best_script(Trial(Overrides.of({**BASE, **rollout}), 4, 500)))
     assert variables.get("VERL_PLATFORM") == platform

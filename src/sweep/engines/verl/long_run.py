@@ -1,4 +1,4 @@
-"""`best_command`: the verl command that a campaign ends with, for the run that it was all for.
+"""`best_script`: the verl command that a campaign ends with, for the run that it was all for.
 
 It starts verl's own entry point with the trainer and plug-ins of the trials, since what was measured holds for
 them; without a mailbox they report to nobody. A shell, a cluster and the user's patience are not its business.
@@ -32,14 +32,21 @@ KEPT_CHECKPOINTS = 3
 """Source: S0 section 4.3 (`keep_last_n`, which verl calls max_actor_ckpt_to_keep and max_critic_ckpt_to_keep)."""
 
 
-def best_command(
+_HEAD = """#!/bin/sh
+# The long run with the winners of all stages: sh best.sh [further verl settings, say trainer.logger=[console,mlflow]]
+"""
+
+
+def best_script(
     trial: Trial,
     settings: EngineSettings | None = None,
     *,
     locate: Callable[[Overrides], Overrides] = lambda overrides: overrides,
     name: str = "best",
+    python: str = "python3",
 ) -> str:
-    """The command line, one argument a line, quoted for a POSIX shell; environment variables come first.
+    """A POSIX shell script of one command, an argument a line, environment variables first; its own arguments are
+    passed on to verl. `python` is the interpreter that has verl; the variable PYTHON names another.
 
     Runs the whole schedule from its first step, saves as it goes and resumes where it was if it is started again.
     Without `settings` it is meant for this machine: for its GPUs if the trial names a rollout, else for its CPU.
@@ -48,9 +55,9 @@ def best_command(
     overrides = locate(_long_run(trial, settings, name))
     variables = {**offline_variables(str(overrides.get("actor_rollout_ref.model.path", ""))), **settings.variables}
     words = [f"{key}={value}" for key, value in sorted(variables.items())]
-    words += ["python3 -m verl.trainer.main_ppo"]
-    lines = [*words, *(shlex.quote(a) for a in (*overrides.command_line(), *worker_variables(variables)))]
-    return " \\\n  ".join(lines)
+    words += [f'"${{PYTHON:-{python}}}" -m verl.trainer.main_ppo']
+    lines = [*words, *(shlex.quote(a) for a in (*overrides.command_line(), *worker_variables(variables))), '"$@"']
+    return _HEAD + " \\\n  ".join(lines) + "\n"
 
 
 def _settings_here(trial: Trial) -> EngineSettings:
