@@ -8,7 +8,7 @@ ON_RAY := tests/adapters/test_ray_launcher.py
 INSTALLED := .venv/.installed-$(SET)
 
 .DEFAULT_GOAL := help
-.PHONY: help install tune test lint check ui bench bench-overhead bench-decisions clean
+.PHONY: help install tune test lint check ui bench bench-overhead bench-decisions bench-scale chaos clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,13 +37,19 @@ lint: install ## Check format, lint, types and import contracts
 
 check: lint test ## All that CI runs
 
-bench: bench-overhead bench-decisions ## Every benchmark
+bench: bench-overhead bench-decisions bench-scale ## Every benchmark
 
 bench-overhead: install ## Cost of orchestration: no-op trials against peers, warm against cold starts, a whole campaign
 	$(BIN)/python benchmarks/bench_overhead.py
 
 bench-decisions: install ## Error rates, coverage and regret of the rules against peers (QUICK=1: under ten minutes)
 	$(BIN)/python benchmarks/bench_decisions.py
+
+bench-scale: install ## Cost of a trial at 10 to 10,000 trials, and how long slots wait between trials
+	$(BIN)/python -m benchmarks.bench_scale
+
+chaos: install ## Kill, cut off and fill up campaigns: nothing lost, nothing repeated (PARTS=disk,node for some)
+	$(BIN)/python -m benchmarks.chaos
 
 ui: install ## Serve MLflow of CAMPAIGN on 127.0.0.1:5000
 	$(BIN)/python -m sweep.ui campaign=$(CAMPAIGN)

@@ -60,7 +60,14 @@ class NoopEngine:
         self._launcher = RayLauncher(ClusterSettings.without_gpus(1))
         self._runtimes = []
 
-    def start(self, trial: Trial, folder: Path, *, reuse: bool = True):
+    def checkpoint(self, trial: Trial, folder: Path) -> None:
+        """A trial that does nothing saves nothing."""
+
+    def adopt(self, folders: Mapping[Trial, Path]) -> Mapping[str, object]:
+        """Nothing outlives this process."""
+        return {}
+
+    def start(self, trial: Trial, folder: Path, *, reuse: bool = True, checkpoint: object = None):
         """A no-op process in place of verl."""
         from sweep.engines.hosted_runtime import HostedRuntime
         from sweep.engines.verl.commands import trial_command

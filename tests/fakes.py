@@ -6,13 +6,14 @@ threads, no processes, a campaign of hundreds of trials in milliseconds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweep.core.trial import Trial
 from sweep.errors import EngineError
-from sweep.ports import RuntimeEvent, RuntimeGone, RuntimeReady, Stepped, TrialEnded, TrialStarted
+from sweep.ports import Checkpoint, RuntimeEvent, RuntimeGone, RuntimeReady, Stepped, TrialEnded, TrialStarted
 
 
 @dataclass
@@ -25,7 +26,7 @@ class FakeClock:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        self.now += seconds
+        self.now = max(self.now + seconds, math.nextafter(self.now, math.inf)) if seconds > 0 else self.now
 
 
 def flat_metrics(step: int) -> dict[str, float]:
@@ -82,6 +83,7 @@ class ScriptedRuntime:
     stopped: dict[str, str] = field(default_factory=dict)
     closed: bool = False
     dead: bool = False
+    checkpoint: Checkpoint | None = None
     agenda: list[tuple[float, RuntimeEvent]] = field(default_factory=list)
     log: str = ""
 
@@ -138,8 +140,9 @@ class ScriptedRuntime:
         self.agenda.append((now, TrialStarted(trial.id, self.engine.reset_seconds, warm)))
         points = (script.ends_at, script.dies_at, script.hangs_at)
         last = min((p for p in points if p is not None), default=trial.steps)
+        resumed = self.checkpoint.step if self.checkpoint else 0
         for step in range(1, last + 1):
-            now += script.step_seconds
+            now += script.step_seconds if step > resumed else 0.0
             self.agenda.append((now, Stepped(trial.id, step, script.metrics(step))))
         self._plan_end(trial, script, now, last)
 
@@ -162,6 +165,7 @@ class ScriptedEngine:
     """A fake engine. `script(trial, warm)` says how an attempt goes; `same_base` which trials share a runtime.
 
     `started` keeps every runtime in order, `refuse` is the message of the `EngineError` for trials that it names.
+    `checkpoints` are those that trials have, by trial id; `left` is what an earlier driver left running.
     """
 
     clock: FakeClock
@@ -173,14 +177,31 @@ class ScriptedEngine:
     refuse: Mapping[str, str] = field(default_factory=dict)
     started: list[ScriptedRuntime] = field(default_factory=list)
     closed: bool = False
+    checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
+    left: list[ScriptedRuntime] = field(default_factory=list)
 
-    def start(self, trial: Trial, folder: Path, *, reuse: bool = True) -> ScriptedRuntime:
+    def checkpoint(self, trial: Trial, folder: Path) -> Checkpoint | None:
+        return self.checkpoints.get(trial.id)
+
+    def adopt(self, folders: Mapping[Trial, Path]) -> Mapping[str, ScriptedRuntime]:
+        wanted = {trial.id for trial in folders}
+        found = {r.given[-1].id: r for r in self.left if r.given and r.given[-1].id in wanted and not r.closed}
+        for runtime in self.left:
+            if runtime not in found.values():
+                runtime.close()
+        self.started += found.values()
+        self.left = []
+        return found
+
+    def start(
+        self, trial: Trial, folder: Path, *, reuse: bool = True, checkpoint: Checkpoint | None = None
+    ) -> ScriptedRuntime:
         if trial.id in self.refuse:
             raise EngineError(self.refuse[trial.id])
         alive = [r for r in self.started if not r.closed]
         assert len(alive) < self.slots, f"{len(alive)} runtimes are open, slots are {self.slots}"
         name = f"runtime-{len(self.started)}"
-        runtime = ScriptedRuntime(name, trial, folder / f"{name}.log", self, reuse)
+        runtime = ScriptedRuntime(name, trial, folder / f"{name}.log", self, reuse, checkpoint=checkpoint)
         self.started.append(runtime)
         return runtime
 

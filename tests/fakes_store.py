@@ -122,7 +122,7 @@ class MemoryStore:
 
     def orphans(self) -> tuple[Orphan, ...]:
         found = [(stage, self.disk.stages[stage][trial_id]) for stage, trial_id in self._orphans]
-        return tuple(Orphan(stage, kept.record, len(kept.attempts)) for stage, kept in found)
+        return tuple(Orphan(stage, kept.record, kept.attempts.count(None)) for stage, kept in found)
 
     def settle(self, stage: Stage, trial: Trial, outcome: Outcome, score: Score | None) -> None:
         kept = self._kept(stage, trial)

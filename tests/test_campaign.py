@@ -16,7 +16,8 @@ from sweep.core.outcome import Failed, Finished
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, EngineError, StageHalted
 from sweep.fleet import Fleet
-from tests.fakes import FakeClock, Script, ScriptedEngine, flat_metrics
+from sweep.ports import Checkpoint
+from tests.fakes import FakeClock, Script, ScriptedEngine, ScriptedRuntime, flat_metrics
 from tests.fakes_store import Disk, DriverKilled, MemoryStore, RecordingObserver
 
 BASE = (
@@ -57,22 +58,22 @@ class Bench:
         self.script = script or (lambda trial, warm: Script(metrics=response(trial)))
         self.slots = slots
         self.engines: list[ScriptedEngine] = []
-        self.waits: list[float] = []
+        self.left: list[ScriptedRuntime] = []
+        self.checkpoints: dict[str, Checkpoint] = {}
 
     def run(self, die_after: int | None = None):
         self.store = MemoryStore(self.disk, die_after=die_after)
         clock = FakeClock()
-        engine = ScriptedEngine(clock, self.script, slots=self.slots)
+        engine = ScriptedEngine(clock, self.script, slots=self.slots, checkpoints=self.checkpoints, left=self.left)
         self.engines.append(engine)
         fleet = Fleet(
             engine,
             folder_of=lambda t: trial_folder(self.plan, t),
-            classify=lambda log: (FailureClass.SOFTWARE_BUG if "bug" in log else FailureClass.ENV_FAULT, log),
+            classify=lambda log: (class_of(log), log),
             clock=clock,
+            sleep=clock.advance,
         )
-        campaign = Campaign(
-            self.plan, store=self.store, fleet=fleet, observers=[self.observer], sleep=self.waits.append
-        )
+        campaign = Campaign(self.plan, store=self.store, fleet=fleet, observers=[self.observer])
         try:
             return campaign.run()
         finally:
@@ -82,6 +83,12 @@ class Bench:
 
     def trained(self) -> list[str]:
         return [t.id for e in self.engines for r in e.started for t in r.given]
+
+
+def class_of(log: str) -> FailureClass:
+    if "out of memory" in log:
+        return FailureClass.OOM_GPU
+    return FailureClass.SOFTWARE_BUG if "bug" in log else FailureClass.ENV_FAULT
 
 
 def response(trial: Trial):
@@ -169,7 +176,11 @@ def test_an_environment_fault_is_tried_again_and_does_not_use_the_budget(tmp_pat
 
     bench = Bench(tmp_path, "stage=minibatch", script=script)
     bench.run()
-    assert bench.waits == [5.0]
+    seconds = [e.clock() for e in bench.engines]
+    smooth = Bench(tmp_path / "smooth", "stage=minibatch")
+    smooth.run()
+    lost = 40.0 + 1.0 + 3.0  # its start, reset and steps
+    assert seconds[0] - smooth.engines[0].clock() == pytest.approx(lost + 5.0, abs=0.5)
     stage = bench.plan.stage("minibatch")
     assert all(r.finished for r in bench.store.records(stage))
 
@@ -178,7 +189,9 @@ def test_three_equal_environment_faults_without_a_step_stop_the_campaign(tmp_pat
     bench = Bench(tmp_path, script=lambda t, w: Script(dies_at=0, log="no route to host"))
     with pytest.raises(EngineError, match="no route to host"):
         bench.run()
-    assert bench.waits == [5.0, 30.0]
+    (engine,) = bench.engines
+    assert len(engine.started) == 3
+    assert engine.clock() == pytest.approx(3 * 41.0 + 5.0 + 30.0, abs=1.0)
 
 
 def test_a_bug_in_one_candidate_is_recorded_and_the_campaign_goes_on(tmp_path):
@@ -217,3 +230,78 @@ def test_a_trial_that_cannot_run_costs_no_runtime_and_is_recorded_as_infeasible(
     assert all(t.overrides.get(keys.LAM) != 0.99 for t in given)
     failed = [r.outcome for s in bench.plan.stages for r in store.records(s) if isinstance(r.outcome, Failed)]
     assert [f.failure_class for f in failed] == [FailureClass.INFEASIBLE_CONFIG]
+
+
+def test_a_trial_that_outlived_its_driver_is_gone_on_with_and_not_begun_again(tmp_path):
+    whole = Bench(tmp_path / "whole", "stage=minibatch")
+    expected = whole.run()
+    bench = Bench(tmp_path, "stage=minibatch")
+    with pytest.raises(DriverKilled):
+        bench.run(die_after=1)  # the baseline's intent is all that was recorded
+    bench.disk.held = False
+    stage = bench.plan.stage("minibatch")
+    (orphan,) = MemoryStore(bench.disk).orphans()
+    bench.disk.held = False
+    left = ScriptedEngine(FakeClock(), bench.script)
+    runtime = left.start(orphan.record.trial, tmp_path)
+    runtime.submit(orphan.record.trial, tmp_path)
+    bench.left = [runtime]
+    assert [w.choice.settings for w in bench.run()] == [w.choice.settings for w in expected]
+    assert bench.store.attempts(stage, orphan.record.trial.id) == (None,)
+    assert orphan.record.trial.id not in bench.trained()[1:]
+    assert runtime.given[0] == orphan.record.trial
+
+
+def test_a_trial_whose_driver_died_goes_on_from_its_checkpoint(tmp_path):
+    bench = Bench(tmp_path, "stage=minibatch")
+    with pytest.raises(DriverKilled):
+        bench.run(die_after=1)
+    bench.disk.held = False
+    (orphan,) = MemoryStore(bench.disk).orphans()
+    bench.disk.held = False
+    bench.checkpoints = {orphan.record.trial.id: Checkpoint(12, "global_step_12")}
+    bench.run()
+    first = bench.engines[-1].started[0]
+    assert (first.given[0].id, first.checkpoint) == (orphan.record.trial.id, Checkpoint(12, "global_step_12"))
+
+
+def test_trials_that_fail_at_once_are_one_fault_and_do_not_break_the_campaign(tmp_path):
+    met: set[str] = set()
+
+    def script(trial, warm):
+        if trial.id in met:
+            return Script(metrics=response(trial))
+        met.add(trial.id)
+        return Script(dies_at=0, log="no route to host")
+
+    bench = Bench(tmp_path, "stage=kl", "stages.kl.follows=[]", "stages.kl.budget.trials=6", script=script, slots=4)
+    bench.run()
+    assert all(r.finished for r in bench.store.records(bench.plan.stage("kl")))
+
+
+def test_a_trial_that_ran_out_of_memory_keeps_the_sampler_from_larger_ones(tmp_path):
+    limit = 20_000
+    bench = Bench(
+        tmp_path,
+        "stage=kl",
+        "stages.kl.follows=[]",
+        "stages.kl.budget.trials=8",
+        f"stages.kl.knobs.kl_coef.key={keys.MAX_BATCHED_TOKENS}",
+        "stages.kl.knobs.kl_coef.low=1024",
+        "stages.kl.knobs.kl_coef.high=65536",
+        "+stages.kl.knobs.kl_coef.integer=true",
+        "stages.kl.search.start=[]",
+        script=lambda trial, warm: (
+            Script(dies_at=0, log="CUDA out of memory") if tokens(trial) > limit else Script(metrics=response(trial))
+        ),
+    )
+    bench.run()
+    records = bench.store.records(bench.plan.stage("kl"))
+    failed = [tokens(r.trial) for r in records if isinstance(r.outcome, Failed)]
+    assert failed == sorted(failed, reverse=True)
+    assert all(isinstance(r.outcome, Failed) is (tokens(r.trial) > limit) for r in records)
+    assert len(records) == 8 and failed
+
+
+def tokens(trial: Trial) -> int:
+    return int(trial.overrides.get(keys.MAX_BATCHED_TOKENS))

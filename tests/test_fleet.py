@@ -11,7 +11,9 @@ from sweep.core.outcome import Diverged, Failed, Finished
 from sweep.core.overrides import Overrides
 from sweep.core.plan import Timeouts
 from sweep.core.trial import Trial
+from sweep.errors import ConfigError, EngineError
 from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
+from sweep.ports import Checkpoint
 from tests.fakes import FakeClock, Script, ScriptedEngine, ScriptedRuntime
 
 LIMITS = Timeouts(start_seconds=100.0, step_seconds=20.0, end_seconds=5.0)
@@ -37,6 +39,7 @@ def fleet_of(engine: ScriptedEngine, *, reuse: bool = True, limits: Timeouts = L
         classify=by_log,
         timeouts=limits,
         clock=engine.clock,
+        sleep=engine.clock.advance,
         reuse=reuse,
     )
 
@@ -357,3 +360,98 @@ def test_close_ends_every_runtime_and_may_be_called_twice() -> None:
     fleet.close()
     assert [r.closed for r in engine.started] == [True, True]
     assert fleet.wait(1.0) == []
+
+
+def test_a_trial_that_is_to_wait_does_so_and_leaves_its_slot_to_others() -> None:
+    engine = ScriptedEngine(FakeClock())
+    fleet = fleet_of(engine)
+    later, now = trial(1e-6), trial(2e-6)
+    fleet.submit(later, wait_seconds=120.0)
+    assert fleet.room() == 1
+    events = run(fleet, now)
+    assert [e.trial for e in events if isinstance(e, Ended)] == [now, later]
+    assert engine.clock() == pytest.approx(120.0 + 1.0 + 3.0, abs=0.5)
+
+
+def test_a_trial_goes_on_from_its_checkpoint_in_a_runtime_of_its_own_and_has_its_whole_curve() -> None:
+    one, other = trial(1e-6), trial(2e-6, steps=10)
+    engine = ScriptedEngine(FakeClock(), checkpoints={other.id: Checkpoint(6, "global_step_6")})
+    fleet = fleet_of(engine)
+    fleet.submit(one)
+    fleet.submit(other, resume=True)
+    events = run(fleet)
+    last = outcomes(events)[1]
+    assert isinstance(last, Finished) and last.curve.steps == tuple(range(1, 11))
+    assert [(r.reuse, r.checkpoint) for r in engine.started] == [(True, None), (False, Checkpoint(6, "global_step_6"))]
+
+
+def test_without_a_checkpoint_a_trial_begins_anew_in_the_warm_runtime() -> None:
+    engine = ScriptedEngine(FakeClock())
+    fleet = fleet_of(engine)
+    fleet.submit(trial(1e-6), resume=True)
+    run(fleet, trial(2e-6))
+    assert [(r.checkpoint, len(r.given)) for r in engine.started] == [(None, 2)]
+
+
+def test_a_checkpoint_that_cannot_be_loaded_costs_a_start_not_the_trial() -> None:
+    one = trial(steps=10)
+    scripts = iter([Script(dies_at=None, never_ready=True), Script()])
+    engine = ScriptedEngine(
+        FakeClock(), script=lambda t, warm: next(scripts), checkpoints={one.id: Checkpoint(6, "global_step_6")}
+    )
+    fleet = fleet_of(engine)
+    fleet.submit(one, resume=True)
+    (outcome,) = outcomes(run(fleet))
+    assert isinstance(outcome, Finished)
+    assert [r.checkpoint for r in engine.started] == [Checkpoint(6, "global_step_6"), None]
+
+
+def test_a_runtime_that_an_earlier_driver_left_is_adopted_with_all_its_steps_and_others_are_ended() -> None:
+    clock = FakeClock()
+    before = ScriptedEngine(clock, slots=2)
+    alive, unwanted = trial(1e-6, steps=5), trial(2e-6, steps=5)
+    for one in (alive, unwanted):
+        before.start(one, Path("trials") / one.id).submit(one, Path("trials"))
+    clock.advance(43.0)  # two steps were logged meanwhile, which nobody has read
+    engine = ScriptedEngine(clock, slots=2, left=list(before.started))
+    fleet = fleet_of(engine)
+    assert fleet.adopt([alive, trial(9e-6)]) == {alive.id}
+    assert fleet.room() == 1
+    (outcome,) = outcomes(run(fleet))
+    assert isinstance(outcome, Finished) and outcome.curve.steps == (1, 2, 3, 4, 5)
+    assert before.started[1].closed and not before.started[0].closed
+
+
+class Stubborn(ScriptedRuntime):
+    """A fake runtime that does not end."""
+
+    def close(self) -> None:
+        raise EngineError("gpu memory was not given back")
+
+
+def test_a_runtime_that_does_not_end_is_an_error_only_after_its_trial_has_been_told(monkeypatch) -> None:
+    monkeypatch.setattr("tests.fakes.ScriptedRuntime", Stubborn)
+    fleet = fleet_of(ScriptedEngine(FakeClock()), reuse=False)
+    fleet.submit(trial())
+    events: list[FleetEvent] = []
+    with pytest.raises(EngineError, match="not given back"):
+        while True:
+            events += fleet.wait(60.0)
+    assert [type(o) for o in outcomes(events)] == [Finished]
+
+
+def test_a_trial_that_the_cluster_could_never_take_is_infeasible() -> None:
+    class Small(ScriptedEngine):
+        def start(self, *arguments: object, **named: object) -> ScriptedRuntime:
+            raise ConfigError("4 GPUs together on each node")
+
+    failure = only_failure(run(fleet_of(Small(FakeClock())), trial()))
+    assert failure.failure_class is FailureClass.INFEASIBLE_CONFIG and "4 GPUs" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "kind"), [(-9, "ENV_FAULT"), (137, "ENV_FAULT"), (None, "ENV_FAULT"), (1, "UNKNOWN")]
+)
+def test_a_process_that_was_killed_from_outside_met_an_environment_fault(exit_code: int | None, kind: str) -> None:
+    engine = ScriptedEngine(FakeClock(), script=lambda t, warm: Script(dies_at=2, exit_code=exit_code))
+    assert only_failure(run(fleet_of(engine), trial(steps=5))).failure_class is FailureClass[kind]

@@ -6,8 +6,8 @@ Sequences effects and decides nothing: rules are in `sweep.stages`, what follows
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,12 +25,17 @@ from sweep.errors import ConfigError, EngineError, StageHalted
 from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
 from sweep.ports import Observer, Store
 from sweep.stages import decide, objective
+from sweep.stages.memory_bound import MemoryBound
 
 WAIT_SECONDS = 1.0
 """Longest single wait for events; only bounds how fast an interrupt is noticed."""
 
-MOST_ORPHANED_ATTEMPTS = 5
+MOST_ABANDONED_ATTEMPTS = 10
 """Attempts at a trial whose driver died each time, before the trial itself is suspected. Ours."""
+
+MOST_RULED_OUT = 20
+"""Proposals in a row that the sampler may make where memory is known not to suffice; then one is recorded as
+infeasible, so that a sampler without a way out uses up its budget instead of going on for ever. Ours."""
 
 Screen = Callable[[Trial], str]
 """Says why a trial cannot run, or nothing: it then costs no runtime and is recorded as infeasible."""
@@ -57,7 +62,6 @@ class Campaign:
         observers: Iterable[Observer] = (),
         screen: Screen = lambda trial: "",
         versions: Mapping[str, str] | None = None,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._plan = plan
         self._store = store
@@ -65,8 +69,10 @@ class Campaign:
         self._observers = tuple(observers)
         self._screen = screen
         self._versions = tuple(sorted((versions or {}).items()))
-        self._sleep = sleep
         self._running: dict[str, Running] = {}
+        self._memory = MemoryBound()
+        self._ruled_out = 0
+        self._idle_faults: Counter[str] = Counter()
 
     def run(self) -> tuple[Winner, ...]:
         """The winners of the wanted stages, in order.
@@ -87,6 +93,8 @@ class Campaign:
             return frozen
         for observer in self._observers:
             observer.stage_started(stage)
+        for record in self._store.records(stage):
+            self._memory.learn(record.trial, record.outcome)
         self._take_up_orphans(stage)
         choice = self._search(stage, base).choice
         winner = Winner(
@@ -105,15 +113,17 @@ class Campaign:
         return winner
 
     def _search(self, stage: Stage, base: Overrides) -> Freeze:
+        progress = Progress(base, (), self._plan.seeds)
         while True:
-            progress = Progress(base, self._store.records(stage), self._plan.seeds)
+            progress = progress.later(self._store.records(stage))
             decision = decide(stage, progress)
             match decision:
                 case Launch(proposals) if self._fleet.room():
                     self._start_all(stage, progress, proposals[: self._fleet.room()])
                 case Ask(count) if self._fleet.room():
                     asked = self._store.ask(stage, min(count, self._fleet.room()))
-                    self._start_all(stage, progress, (self._complete(stage, progress, p) for p in asked))
+                    proposals = tuple(self._complete(stage, progress, p) for p in asked)
+                    self._start_all(stage, progress, self._within_memory(stage, progress, proposals))
                 case Launch() | Ask() | Wait():
                     self._attend()
                 case Freeze():
@@ -138,12 +148,21 @@ class Campaign:
         settings = stage.fixed.merged(asked.settings)
         return Proposal(settings, progress.seeds[0], asked.settings, asked.note, asked.number)
 
+    def _within_memory(self, stage: Stage, progress: Progress, proposals: Iterable[Proposal]) -> Iterator[Proposal]:
+        """The proposals that memory is not known to rule out; of the others the sampler hears that they are not run."""
+        for proposal in proposals:
+            over = self._memory.rules_out(_trial(stage, progress, proposal))
+            self._ruled_out = self._ruled_out + 1 if over else 0
+            if over is None or self._ruled_out > MOST_RULED_OUT:
+                yield proposal
+            else:
+                self._store.discard(stage, proposal, f"trial {over.id} ran out of gpu memory with no more than this")
+
     def _start_all(self, stage: Stage, progress: Progress, proposals: Iterable[Proposal]) -> None:
         for proposal in proposals:
-            trial = Trial(progress.base.merged(proposal.settings), proposal.seed, stage.budget.steps, stage.measure)
-            self._start(Running(stage, proposal, trial))
+            self._start(Running(stage, proposal, _trial(stage, progress, proposal)))
 
-    def _start(self, run: Running) -> None:
+    def _start(self, run: Running, *, resume: bool = False) -> None:
         if run.trial.id in self._running:
             self._store.discard(run.stage, run.proposal, f"trial {run.trial.id} is running already")
             self._attend()
@@ -155,25 +174,38 @@ class Campaign:
             return
         for observer in self._observers:
             observer.trial_started(run.stage, run.proposal, run.trial, self.folder(run.trial))
-        obstacle = self._screen(run.trial)
+        obstacle = self._obstacle(run.trial)
         if obstacle:
             self._settle(run, Failed(FailureClass.INFEASIBLE_CONFIG, obstacle))
             return
         self._running[run.trial.id] = run
-        self._fleet.submit(run.trial)
+        self._fleet.submit(run.trial, resume=resume)
+
+    def _obstacle(self, trial: Trial) -> str:
+        """Why the trial is not worth a runtime, empty if it is."""
+        over = self._memory.rules_out(trial)
+        if over is None:
+            return self._screen(trial)
+        return f"trial {over.id} ran out of gpu memory although it needed no more of it"
 
     def _take_up_orphans(self, stage: Stage) -> None:
-        """Run again what an earlier driver left running; its runtimes ended with it."""
-        for orphan in self._store.orphans():
+        """Go on with what an earlier driver left running where it still runs, and run the rest again."""
+        orphans = [o for o in self._store.orphans() if o.stage == stage.name]
+        unknown = [o.record.trial for o in orphans if not isinstance(self._store.find(o.record.trial.id), Finished)]
+        alive = self._fleet.adopt(unknown)
+        for orphan in orphans:
             record = orphan.record
-            if orphan.stage != stage.name:
-                continue
             proposal = Proposal(record.settings, record.trial.seed, record.requested, record.note)
-            if orphan.attempts < MOST_ORPHANED_ATTEMPTS:
-                self._start(Running(stage, proposal, record.trial))
+            run = Running(stage, proposal, record.trial)
+            if record.trial.id in alive:
+                self._running[record.trial.id] = run
+                for observer in self._observers:
+                    observer.trial_started(stage, proposal, record.trial, self.folder(record.trial))
+            elif orphan.abandoned < MOST_ABANDONED_ATTEMPTS:
+                self._start(run, resume=True)
             else:
-                message = f"trial {record.trial.id} was running {orphan.attempts} times when its driver died"
-                self._settle(Running(stage, proposal, record.trial), Failed(FailureClass.UNKNOWN, message))
+                message = f"trial {record.trial.id} was running {orphan.abandoned} times when its driver died"
+                self._settle(run, Failed(FailureClass.UNKNOWN, message))
 
     def folder(self, trial: Trial) -> Path:
         """Where the trial's files go."""
@@ -192,6 +224,7 @@ class Campaign:
             case Started():
                 pass
             case Stepped(trial, step, metrics):
+                self._idle_faults.clear()
                 for observer in self._observers:
                     observer.stepped(run.stage, trial, step, metrics)
             case Ended(trial, outcome):
@@ -203,15 +236,16 @@ class Campaign:
             self._settle(run, outcome)
             return
         earlier = [f for f in self._store.attempts(run.stage, run.trial.id) if f is not None]
-        match failure_policy.after(outcome, earlier):
+        if outcome.failure_class is FailureClass.ENV_FAULT and outcome.last_step == 0:
+            self._idle_faults[run.trial.id] += 1
+        match failure_policy.after(outcome, earlier, self._idle_faults[run.trial.id]):
             case failure_policy.Again(wait_seconds):
                 self._store.fail_attempt(run.stage, run.trial, outcome)
                 for observer in self._observers:
                     observer.attempt_failed(run.stage, run.trial, outcome)
-                self._sleep(wait_seconds)
                 self._store.intend(run.stage, run.proposal, run.trial)
                 self._running[run.trial.id] = run
-                self._fleet.submit(run.trial)
+                self._fleet.submit(run.trial, wait_seconds=wait_seconds, resume=True)
             case failure_policy.Settle():
                 self._settle(run, outcome)
             case failure_policy.Break(reason):
@@ -221,8 +255,13 @@ class Campaign:
     def _settle(self, run: Running, outcome: Outcome) -> None:
         score: Score | None = objective.score(run.stage, outcome) if isinstance(outcome, Finished) else None
         self._store.settle(run.stage, run.trial, outcome, score)
+        self._memory.learn(run.trial, outcome)
         for observer in self._observers:
             observer.trial_ended(run.stage, run.trial, outcome, score)
+
+
+def _trial(stage: Stage, progress: Progress, proposal: Proposal) -> Trial:
+    return Trial(progress.base.merged(proposal.settings), proposal.seed, stage.budget.steps, stage.measure)
 
 
 def _refuse_stale(frozen: Winner, stands_on: str, base: Overrides) -> None:

@@ -27,6 +27,7 @@ Running the same command again goes on where it ended.
   task=arithmetic|gsm8k                           what to train it on; see conf/task/
   cluster=local|ray  cluster.slots=N              where, and how many trials at once
   campaign=NAME                                   everything goes to runs/NAME/ (the model's name)
+  earlier=NAME                                    another campaign, whose finished trials count here where equal
   budget.steps=N  budget.seeds=N                  training steps a trial, seeds an arm
   engine=verl|rehearsal                           real trials, or simulated ones in seconds
   'verl=["trainer.test_freq=50"]'                 further verl settings
@@ -53,12 +54,19 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return _run(arguments)
     except SweepError as error:
-        print(f"sweep: {error}", file=sys.stderr)
+        print(f"sweep: {_shown(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        again = " ".join(["python -m sweep", *arguments])
+        again = _shown(" ".join(["python -m sweep", *arguments]))
         print(f"sweep: interrupted; finished trials are kept, go on with: {again}", file=sys.stderr)
         return INTERRUPTED
+
+
+def _shown(text: str) -> str:
+    """The text as a log may keep it."""
+    from sweep.adapters.redaction import scrubbed
+
+    return scrubbed(text)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -97,7 +105,7 @@ def _campaign(overrides: Sequence[str], *, only_print: bool) -> int:
     if only_print:
         import yaml
 
-        print(yaml.safe_dump(as_mapping(config), sort_keys=False, allow_unicode=True))
+        print(_shown(yaml.safe_dump(as_mapping(config), sort_keys=False, allow_unicode=True)))
         return DONE
     from sweep import wiring
 

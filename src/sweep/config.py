@@ -56,6 +56,7 @@ class ClusterConfig:
     name: str = "local"
     address: str | None = None
     slots: int = 1
+    unattended_seconds: float = 3600.0
 
 
 @dataclass
@@ -166,7 +167,12 @@ def to_plan(config: CampaignConfig) -> CampaignPlan:
         slots=config.cluster.slots,
         cluster_address=config.cluster.address,
         reuse=config.runtime.reuse,
-        timeouts=Timeouts(config.runtime.start_seconds, config.runtime.step_seconds, config.runtime.end_seconds),
+        timeouts=Timeouts(
+            config.runtime.start_seconds,
+            config.runtime.step_seconds,
+            config.runtime.end_seconds,
+            config.cluster.unattended_seconds,
+        ),
         storage_url=config.storage or _storage_file(folder),
         earlier=config.earlier,
         earlier_url=config.storage or _storage_file(Path(config.runs) / (config.earlier or "")),
@@ -249,7 +255,7 @@ def _check_numbers(config: CampaignConfig) -> None:
         ("budget.steps", budget.steps, 1),
         ("budget.seeds", budget.seeds, 1),
         ("budget.warmup_steps", budget.warmup_steps, 0),
-        ("cluster.slots", config.cluster.slots, 1),
+        ("cluster.slots", config.cluster.slots, 0),
     ):
         if value < least:
             raise ConfigError(f"{name} must be at least {least}, got {value}")

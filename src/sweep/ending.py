@@ -6,6 +6,7 @@ die noisily after the last step.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from sweep.core.curve import Curve
 from sweep.core.failure import FailureClass
 from sweep.core.outcome import Diverged, Failed, Finished, Outcome
 from sweep.core.trial import Trial
+from sweep.ports import Checkpoint
 
 Classify: TypeAlias = Callable[[str], tuple[FailureClass, str]]
 """From a runtime's console to the class of the failure and its cause in words (empty if nothing was recognised)."""
@@ -25,7 +27,9 @@ class Run:
     """One attempt at a trial: what was seen of it so far. Times are readings of the fleet's clock, in seconds."""
 
     trial: Trial
-    cold: bool = False  # the second attempt, after a warm one failed
+    cold: bool = False  # the second attempt, after a warm or a resumed one failed
+    due: float = 0.0  # not to be started earlier
+    checkpoint: Checkpoint | None = None
     given_at: float = 0.0
     deadline: float = 0.0
     ready: bool = False
@@ -75,7 +79,18 @@ def _why(run: Run, ending: Ending, log: str, classify: Classify) -> tuple[Failur
         doing = "start" if not run.ready else "log a step"
         return FailureClass.HANG, f"its runtime did not {doing} within {ending.silent_seconds:g} s"
     failure_class, cause = classify("\n".join(t for t in (log, ending.error) if t))
+    if failure_class is FailureClass.UNKNOWN and _ended_from_outside(ending):
+        failure_class = FailureClass.ENV_FAULT
     return failure_class, "; ".join(t for t in (_last_words(ending), cause) if t)
+
+
+def _ended_from_outside(ending: Ending) -> bool:
+    """Whether somebody killed the process or its node is lost: nothing that the trial itself could do."""
+    return ending.gone and (ending.exit_code is None or ending.exit_code in KILLED)
+
+
+KILLED = (-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
+"""Exit codes of a process that was killed, as Python and as a shell count them."""
 
 
 def _last_words(ending: Ending) -> str:
@@ -89,8 +104,12 @@ def deserves_a_cold_run(run: Run, ending: Ending, outcome: Outcome, reused: bool
     """Whether the failure may be the runtime's past rather than the trial's own doing, and this is the first attempt.
 
     True for a failed attempt on a runtime with a reset path that cannot serve on, if the attempt was warm or did not
-    get past its reset.
+    get past its reset; and for one that did not get past loading its checkpoint.
     """
-    if not isinstance(outcome, Failed) or ending.reusable or run.cold or not reused:
+    if not isinstance(outcome, Failed) or ending.reusable or run.cold:
+        return False
+    if run.checkpoint is not None and run.started_at is None:
+        return True
+    if not reused:
         return False
     return run.warm or (run.ready and run.started_at is None)

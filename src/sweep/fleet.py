@@ -7,7 +7,7 @@ so a queue costs one start for each base configuration in it. What to run next i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -19,7 +19,7 @@ from sweep.core.outcome import Diverged, Failed, Outcome
 from sweep.core.plan import Timeouts
 from sweep.core.trial import Trial
 from sweep.ending import Classify, Ending, Run, deserves_a_cold_run, outcome_of
-from sweep.errors import EngineError
+from sweep.errors import ConfigError, EngineError
 
 POLL_SECONDS = 0.2
 """Longest wait on one runtime before the next is looked at; bounds how late a time-out is noticed. Ours."""
@@ -78,6 +78,7 @@ class Fleet:
         classify: Classify,
         timeouts: Timeouts | None = None,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
         reuse: bool = True,
     ) -> None:
         self._engine = engine
@@ -85,29 +86,53 @@ class Fleet:
         self._classify = classify
         self._timeouts = timeouts or Timeouts()
         self._clock = clock
+        self._sleep = sleep
         self._reuse = reuse
         self._queue: list[Run] = []
         self._seats: list[_Seat] = []
         self._news: list[FleetEvent] = []
+        self._trouble: EngineError | None = None
 
-    def submit(self, trial: Trial) -> None:
-        """Queue the trial."""
-        self._queue.append(Run(trial))
+    def submit(self, trial: Trial, *, wait_seconds: float = 0.0, resume: bool = False) -> None:
+        """Queue the trial, not to be started for so long; with `resume` from its own last checkpoint if it has one."""
+        checkpoint = self._engine.checkpoint(trial, self._folder_of(trial)) if resume else None
+        self._queue.append(Run(trial, due=self._clock() + wait_seconds, checkpoint=checkpoint))
+
+    def adopt(self, trials: Sequence[Trial]) -> frozenset[str]:
+        """Ids of those trials that still run for an earlier driver; they go on as if submitted here.
+
+        What else an earlier driver of the campaign left running is ended.
+        """
+        found = self._engine.adopt({trial: self._folder_of(trial) for trial in trials})
+        for trial in trials:
+            if trial.id in found:
+                run = Run(trial, given_at=self._clock(), deadline=self._clock() + self._timeouts.start_seconds)
+                self._seats.append(_Seat(found[trial.id], self._reuse, run, served=1))
+        return frozenset(found)
 
     def room(self) -> int:
         """How many more trials could start at once if they were submitted now."""
-        return max(0, self._engine.slots - len(self._queue) - len(self._busy()))
+        return max(0, self._engine.slots - len(self._due()) - len(self._busy()))
 
     def runtime_of(self, trial_id: str) -> str:
         """Name of the runtime that serves the trial now, empty if none does; another thread may ask."""
         return next((s.runtime.name for s in self._busy() if s.run is not None and s.run.trial.id == trial_id), "")
 
     def wait(self, seconds: float) -> list[FleetEvent]:
-        """The next events, waiting at most about so long for the first; empty at once if there is no trial."""
+        """The next events, waiting at most about so long for the first; empty at once if there is no trial.
+
+        Raises:
+            EngineError: if a runtime could not be ended, once everything that it told has been handed out.
+        """
+        if self._trouble is not None:
+            raise self._trouble
         until = self._clock() + seconds
         while True:
             self._dispatch()
-            self._collect(max(0.0, min(until - self._clock(), POLL_SECONDS)))
+            patience = max(0.0, min(until - self._clock(), POLL_SECONDS))
+            if self._queue and not self._busy() and not self._news:
+                self._sleep(patience)
+            self._collect(patience)
             nothing_left = not self._queue and not self._busy()
             if self._news or nothing_left or self._clock() >= until:
                 news, self._news = self._news, []
@@ -123,22 +148,35 @@ class Fleet:
             self._news.append(Ended(run.trial, Diverged(Curve(), reason)))
 
     def close(self) -> None:
-        """End every runtime; trials that were running or waiting get no further event. Safe to call again."""
+        """End every runtime; trials that were running or waiting get no further event. Safe to call again.
+
+        Raises:
+            EngineError: if one of them did not end.
+        """
         self._queue.clear()
         for seat in list(self._seats):
             self._dismiss(seat)
+        trouble, self._trouble = self._trouble, None
+        if trouble is not None:
+            raise trouble
 
     def _busy(self) -> list[_Seat]:
         return [s for s in self._seats if s.run is not None]
 
+    def _due(self) -> list[Run]:
+        now = self._clock()
+        return [r for r in self._queue if r.due <= now]
+
     def _dispatch(self) -> None:
         for seat in [s for s in self._seats if s.run is None]:
-            match = next((r for r in self._queue if not r.cold and seat.runtime.serves(r.trial)), None)
+            warm = (r for r in self._due() if not r.cold and r.checkpoint is None and seat.runtime.serves(r.trial))
+            match = next(warm, None)
             if match is not None:
                 self._queue.remove(match)
                 self._give(seat, match)
-        while self._queue and self._make_room():
-            self._start(self._queue.pop(0))
+        while (due := self._due()) and self._make_room():
+            self._queue.remove(due[0])
+            self._start(due[0])
 
     def _make_room(self) -> bool:
         """Whether another runtime may start, after closing an idle one (it serves nothing in the queue) if need be."""
@@ -151,12 +189,15 @@ class Fleet:
 
     def _start(self, run: Run) -> None:
         run.given_at = self._clock()
-        reuse = self._reuse and not run.cold
+        reuse = self._reuse and not run.cold and run.checkpoint is None
+        folder = self._folder_of(run.trial)
         try:
-            runtime = self._engine.start(run.trial, self._folder_of(run.trial), reuse=reuse)
-        except EngineError as error:
+            runtime = self._engine.start(run.trial, folder, reuse=reuse, checkpoint=run.checkpoint)
+        except (EngineError, ConfigError) as error:
             message = f"trial {run.trial.id} could not start: {error}"
-            self._news.append(Ended(run.trial, Failed(FailureClass.ENV_FAULT, message)))
+            passing = isinstance(error, EngineError)
+            failure_class = FailureClass.ENV_FAULT if passing else FailureClass.INFEASIBLE_CONFIG
+            self._news.append(Ended(run.trial, Failed(failure_class, message)))
             return
         seat = _Seat(runtime, reuse)
         self._seats.append(seat)
@@ -191,6 +232,7 @@ class Fleet:
             return
         elif isinstance(event, ports.TrialStarted):
             run.ready, run.started_at, run.deadline = True, now, now + self._timeouts.step_seconds
+            run.warm = event.warm
             run.rows.clear()
             self._news.append(Started(run.trial, run.warm, now - run.given_at))
         elif isinstance(event, ports.Stepped):
@@ -226,6 +268,10 @@ class Fleet:
             self._dismiss(seat)
 
     def _dismiss(self, seat: _Seat) -> None:
-        if seat in self._seats:
-            self._seats.remove(seat)
+        if seat not in self._seats:
+            return
+        self._seats.remove(seat)
+        try:
             seat.runtime.close()
+        except EngineError as error:
+            self._trouble = self._trouble or error  # what the runtime told before must not be lost

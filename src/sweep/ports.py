@@ -65,6 +65,14 @@ class RuntimeGone:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A whole checkpoint of a trial's earlier attempt, after this step; every step up to it is known."""
+
+    step: int
+    path: str
+
+
 RuntimeEvent: TypeAlias = RuntimeReady | TrialStarted | Stepped | TrialEnded | RuntimeGone
 
 
@@ -102,16 +110,32 @@ class Runtime(Protocol):
 class Engine(Protocol):
     """Starts runtimes, at most `slots` at a time."""
 
-    slots: int
+    @property
+    def slots(self) -> int:
+        """How many runtimes may run at once now; changes as nodes come and go, but is never below one."""
+        ...
 
-    def start(self, trial: Trial, folder: Path, *, reuse: bool = True) -> Runtime:
+    def start(self, trial: Trial, folder: Path, *, reuse: bool = True, checkpoint: Checkpoint | None = None) -> Runtime:
         """Start a runtime whose base configuration is the trial's; returns at once, `RuntimeReady` follows.
 
-        Without `reuse` it serves this trial alone, from a fresh start and with nothing set back; the trial is
-        handed over by `Runtime.submit` in either case. Console and leftovers go to `folder`.
+        Without `reuse` it serves this trial alone, with nothing set back: from a fresh start, or from the
+        `checkpoint`, and then the steps before it are told again after `TrialStarted`. The trial is handed over by
+        `Runtime.submit` in either case. Console and leftovers go to `folder`.
 
         Raises:
-            EngineError: if the cluster cannot take it.
+            EngineError: if the cluster cannot take it now.
+            ConfigError: if it never could.
+        """
+        ...
+
+    def checkpoint(self, trial: Trial, folder: Path) -> Checkpoint | None:
+        """The latest checkpoint in the trial's own folder that it can go on from, None if there is none."""
+        ...
+
+    def adopt(self, folders: Mapping[Trial, Path]) -> Mapping[str, Runtime]:
+        """By trial id, what an earlier driver of the campaign left running with one of these trials.
+
+        Such a runtime tells the whole trial again from its start. Everything else that was left is ended.
         """
         ...
 
@@ -126,11 +150,11 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A trial that an earlier driver of the campaign started and did not settle; `attempts` counts its starts."""
+    """A trial that an earlier driver started and did not settle; `abandoned` attempts ended with their driver."""
 
     stage: str
     record: Record
-    attempts: int
+    abandoned: int
 
 
 class Store(Protocol):

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from sweep.campaign import Campaign, Screen, trial_folder
 from sweep.config import CampaignConfig, missing_upstream, sources
 from sweep.core.failure import FailureClass
+from sweep.core.overrides import content_hash
 from sweep.core.plan import CampaignPlan
 from sweep.core.trial import Trial
 from sweep.core.winner import Winner
-from sweep.errors import ConfigError, SweepError
+from sweep.errors import ConfigError, StoreError, SweepError
 from sweep.fleet import Fleet
 from sweep.ports import CampaignInfo, Engine, Observer, Store
 from sweep.tasks import assets
@@ -41,6 +42,7 @@ def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
         _refuse_impossible_base(plan, screen)
         engine = start_engine(plan, paths)
         try:
+            _refuse_without_place(plan, engine)
             return _run(plan, store, engine, folder, screen, paths)
         finally:
             engine.close()
@@ -49,6 +51,7 @@ def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
 
 
 def _run(plan: CampaignPlan, store: Store, engine: Engine, folder: Path, screen: Screen, paths: dict[str, str]) -> bool:
+    from sweep.report.failures import failure_lines
     from sweep.report.summary import write_summary
 
     info = CampaignInfo(plan.name, folder, plan.wanted, plan.configuration)
@@ -76,6 +79,8 @@ def _run(plan: CampaignPlan, store: Store, engine: Engine, folder: Path, screen:
         code = 0
     except SweepError as error:
         code = error.exit_code
+        if not isinstance(error, StoreError) and (failures := failure_lines(plan, store)):
+            print(*failures, sep="\n")
         raise
     finally:
         fleet.close()
@@ -113,7 +118,7 @@ def start_engine(plan: CampaignPlan, paths: dict[str, str]) -> Engine:
         from sweep.engines.rehearsal.engine import RehearsalEngine
 
         steps = plan.stages[0].budget.steps
-        return RehearsalEngine(slots=plan.slots, base=plan.base, steps=steps)
+        return RehearsalEngine(slots=max(1, plan.slots), base=plan.base, steps=steps)
     from sweep.adapters.nvml_probe import leased_memory
     from sweep.adapters.ray_launcher import ClusterSettings, RayLauncher
     from sweep.engines.by_measure import EngineByMeasure
@@ -124,14 +129,18 @@ def start_engine(plan: CampaignPlan, paths: dict[str, str]) -> Engine:
 
     on_cpu = not plan.model.needs_gpu
     if plan.cluster_address:
-        cluster = ClusterSettings(address=plan.cluster_address)
+        cluster = ClusterSettings(address=plan.cluster_address, unattended_seconds=plan.timeouts.unattended_seconds)
     elif on_cpu:
-        cluster = ClusterSettings.without_gpus(plan.slots, plan.model.gpus)
+        cluster = ClusterSettings.without_gpus(max(1, plan.slots), plan.model.gpus)
     else:
         cluster = ClusterSettings()
     launcher, settings, probe = RayLauncher(cluster), _engine_settings(plan), None if on_cpu else leased_memory
     training = VerlEngine(
-        launcher, settings, locate=lambda overrides: assets.located(overrides, paths), memory_probe=probe
+        launcher,
+        settings,
+        campaign=content_hash({"storage": plan.storage_url, "campaign": plan.name}, digits=8),
+        locate=lambda overrides: assets.located(overrides, paths),
+        memory_probe=probe,
     )
     rollout = RolloutEngine(
         launcher,
@@ -181,9 +190,21 @@ def _screen(plan: CampaignPlan, paths: dict[str, str]) -> Screen:
     )
 
 
+def _refuse_without_place(plan: CampaignPlan, engine: Engine) -> None:
+    """Raises: ConfigError: if the cluster cannot hold as many trials at once as were asked for."""
+    from sweep.engines.by_measure import EngineByMeasure
+
+    if isinstance(engine, EngineByMeasure):
+        engine.check(_base_trial(plan))
+
+
+def _base_trial(plan: CampaignPlan) -> Trial:
+    return Trial(plan.base, plan.seeds[0], plan.stage(plan.wanted[0]).budget.steps)
+
+
 def _refuse_impossible_base(plan: CampaignPlan, screen: Screen) -> None:
     """Raises: ConfigError: if verl could not even run the configuration that the campaign starts from."""
-    found = screen(Trial(plan.base, plan.seeds[0], plan.stage(plan.wanted[0]).budget.steps))
+    found = screen(_base_trial(plan))
     if found:
         raise ConfigError(f"verl cannot run this configuration: {found}")
 

@@ -50,7 +50,7 @@ def alive(pid: int) -> bool:
 
 
 def test_a_local_cluster_claims_what_it_was_told_to(launcher: RayLauncher) -> None:
-    found = launcher.resources()
+    (found,) = launcher.nodes()
     assert (found["CPU"], found["GPU"]) == (32, 2)
 
 

@@ -146,7 +146,7 @@ def test_a_lost_drivers_trials_are_orphans_until_they_are_settled_or_begun_again
     store.settle(kl, trial({KL: 0.002}), finished(), score(0.5))
     assert store.orphans() == ()
     store = reopen()
-    assert [(o.stage, o.record.trial.id, o.attempts) for o in store.orphans()] == [
+    assert [(o.stage, o.record.trial.id, o.abandoned) for o in store.orphans()] == [
         ("kl", trial({KL: 0.001}).id, 1),
         ("kl", trial({KL: 0.003}).id, 1),
     ]
@@ -156,7 +156,7 @@ def test_a_lost_drivers_trials_are_orphans_until_they_are_settled_or_begun_again
     store.intend(kl, proposal({KL: 0.003}), trial({KL: 0.003}))
     assert store.orphans() == ()
     assert [r.settings.get(KL) for r in store.records(kl)] == [0.001, 0.002, 0.003]
-    assert [(o.record.trial.id, o.attempts) for o in reopen().orphans()] == [(trial({KL: 0.003}).id, 2)]
+    assert [(o.record.trial.id, o.abandoned) for o in reopen().orphans()] == [(trial({KL: 0.003}).id, 1)]
 
 
 def test_attempts_belong_to_one_record_and_only_the_last_outcome_ends_it(reopen: Reopen) -> None:

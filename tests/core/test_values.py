@@ -112,5 +112,11 @@ def test_each_class_of_failure_has_its_answer(failure, earlier, step):
 
 
 def test_the_third_environment_fault_without_a_step_breaks_the_campaign():
-    assert isinstance(after(fault(ENV), [fault(ENV), fault(ENV)]), Break)
+    assert isinstance(after(fault(ENV), [fault(ENV), fault(ENV)], idle_faults=3), Break)
+    assert isinstance(after(fault(ENV), [fault(ENV), fault(ENV)], idle_faults=2), Again)
     assert isinstance(after(fault(ENV, 1), [fault(ENV), fault(ENV, 3)]), Again)
+
+
+def test_a_trial_that_meets_one_fault_after_the_other_while_others_go_on_is_given_up_alone():
+    assert isinstance(after(fault(ENV), [fault(ENV)] * 4, idle_faults=1), Again)
+    assert after(fault(ENV), [fault(ENV)] * 5, idle_faults=1) == Settle()

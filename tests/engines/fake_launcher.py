@@ -9,8 +9,12 @@ from typing import Any
 class FakeHost:
     """A fake host: says what `say` gave it, notes what it is told."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(
+        self, name: str, label: Mapping[str, Any] | None = None, command: Mapping[str, Any] | None = None
+    ) -> None:
         self.name = name
+        self.label = label or {}
+        self.command = command
         self.commands: list[Mapping[str, Any]] = []
         self.messages: list[Mapping[str, Any]] = []
         self.console = b"console"
@@ -19,7 +23,7 @@ class FakeHost:
     def say(self, **message: object) -> None:
         self.messages.append({**message, "number": len(self.messages) + 1})
 
-    def send(self, command: Mapping[str, Any]) -> None:
+    def send(self, command: Mapping[str, Any], answered: int = 0) -> None:
         self.commands.append(command)
 
     def request_stop(self, trial_id: str, reason: str) -> None:
@@ -36,23 +40,36 @@ class FakeHost:
 
 
 class FakeLauncher:
-    """A fake launcher: a cluster of the given size; calls run here, where the fake memory is."""
+    """A fake launcher: a cluster of the given nodes, or of one of the given size; calls run here, where the fake
+    memory is. `before` are hosts that an earlier driver left."""
 
-    def __init__(self, **resources: float) -> None:
-        self.found = resources
+    def __init__(self, *nodes: Mapping[str, float], **resources: float) -> None:
+        self.found = list(nodes) or [resources]
+        self.before: list[FakeHost] = []
         self.hosts: list[FakeHost] = []
         self.launched: list[tuple[tuple[str, ...], dict[str, str]]] = []
         self.gpus_called: list[int] = []
         self.leased: list[int] = []
         self.closed = False
 
-    def resources(self) -> Mapping[str, float]:
+    def nodes(self) -> Sequence[Mapping[str, float]]:
         return self.found
 
-    def launch(self, name: str, arguments: Sequence[str], environment: Mapping[str, str], *, gpus: int = 0) -> FakeHost:
+    def left(self, prefix: str) -> Sequence[FakeHost]:
+        return [host for host in self.before if host.name.startswith(prefix)]
+
+    def launch(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        gpus: int = 0,
+        label: Mapping[str, Any] | None = None,
+    ) -> FakeHost:
         self.launched.append((tuple(arguments), dict(environment)))
         self.leased.append(gpus)
-        self.hosts.append(FakeHost(name))
+        self.hosts.append(FakeHost(name, label))
         return self.hosts[-1]
 
     def call(self, function: Callable[..., Any], *arguments: object, gpus: int = 0) -> Any:

@@ -115,7 +115,7 @@ class OptunaStore:
     def orphans(self) -> tuple[Orphan, ...]:
         """What was found running at opening and is neither settled nor begun again since."""
         return tuple(
-            Orphan(shelf.stage_name, entry.record, len(entry.attempts))
+            Orphan(shelf.stage_name, entry.record, entry.attempts.count(None))
             for shelf in self._shelves.values()
             for entry in shelf.entries.values()
             if entry.orphaned

@@ -28,6 +28,9 @@ the worker that it was inherited from."""
 KILL_SECONDS = 30.0
 """How long killed processes may take to disappear; a process in the middle of a CUDA call takes seconds. Ours."""
 
+WATCH_SECONDS = 5.0
+"""How often a host looks whether its campaign is still there. Ours."""
+
 DIE_WITH_PARENT = (
     "import ctypes, os, sys\n"
     "ctypes.CDLL(None).prctl(1, 9)\n"  # PR_SET_PDEATHSIG, SIGKILL: survives exec
@@ -38,10 +41,23 @@ campaign that is killed leaves no trainer behind. Not done between fork and exec
 
 
 class RuntimeHost:
-    """A process in a session of its own, its console in an unnamed temporary file, and its mailbox."""
+    """A process in a session of its own, its console in an unnamed temporary file, and its mailbox.
 
-    def __init__(self, name: str) -> None:
+    One driver has it at a time, the last one that called `attend`: a driver that was taken for dead must not end what
+    another one goes on with. A host that no driver has called for `unattended_seconds` ends its process and says
+    `abandoned`.
+    """
+
+    def __init__(
+        self, name: str, label: Mapping[str, Any] | None = None, unattended_seconds: float | None = None
+    ) -> None:
         self._name = name
+        self._label = dict(label or {})
+        self._owner = ""
+        self._last: Mapping[str, Any] | None = None
+        self._called_at = time.monotonic()
+        if unattended_seconds is not None:
+            threading.Thread(target=self._watch, args=(unattended_seconds,), daemon=True).start()
         self._changed = threading.Condition()
         self._commands: deque[Mapping[str, Any]] = deque()
         self._stops: dict[str, str] = {}
@@ -65,10 +81,21 @@ class RuntimeHost:
             raise OSError(f"cannot run {sys.executable}: {self._failure}")
         return self._process.pid
 
-    def send(self, command: Mapping[str, Any]) -> None:
-        """Queue a command for the process."""
+    def attend(self, owner: str) -> dict[str, Any]:
+        """The host belongs to this driver now; its label, last command, process id (0 without one) and exit code."""
+        self._called_at = time.monotonic()
         with self._changed:
+            self._owner = owner
+        pid = 0 if self._process is None else self._process.pid
+        return {"label": self._label, "command": self._last, "pid": pid, "exit_code": self.exit_code()}
+
+    def send(self, command: Mapping[str, Any], answered: int = 0) -> None:
+        """Queue a command for the process; the messages numbered up to `answered` are forgotten."""
+        self._called_at = time.monotonic()
+        with self._changed:
+            self._messages = [m for m in self._messages if m["number"] > answered]
             self._commands.append(command)
+            self._last = command
             self._changed.notify_all()
 
     def request_stop(self, trial_id: str, reason: str) -> None:
@@ -77,11 +104,11 @@ class RuntimeHost:
             self._stops[trial_id] = reason
 
     def receive(self, after: int, wait_seconds: float) -> list[Mapping[str, Any]]:
-        """The messages with a `number` over `after`, waiting for the first; those up to `after` are forgotten."""
+        """The messages with a `number` over `after`, waiting for the first."""
+        self._called_at = time.monotonic()
         with self._changed:
-            self._messages = [m for m in self._messages if m["number"] > after]
-            self._changed.wait_for(lambda: self._messages, timeout=wait_seconds)
-            return list(self._messages)
+            self._changed.wait_for(lambda: self._count > after, timeout=wait_seconds)
+            return [m for m in self._messages if m["number"] > after]
 
     def read_log(self, offset: int, max_bytes: int) -> bytes:
         """The console from a byte offset on."""
@@ -91,13 +118,17 @@ class RuntimeHost:
         """None while the process runs or before it started; negative for a signal."""
         return None if self._process is None else self._process.poll()
 
-    def kill(self) -> list[int]:
-        """The ids of the processes that are still there; normally none.
+    def owned_by(self, owner: str) -> bool:
+        """Whether this driver has the host."""
+        return self._owner == owner
+
+    def kill(self, owner: str = "") -> list[int]:
+        """The ids of the processes that are still there; normally none. Does nothing if another driver has the host.
 
         Kills the process, its session, and every process on this node whose environment names this mailbox: Ray's
         workers of that job and what they spawned. No other.
         """
-        if self._process is None:
+        if self._process is None or owner != self._owner:
             return []
         until = time.monotonic() + KILL_SECONDS
         while (left := self._members()) and time.monotonic() < until:
@@ -123,6 +154,15 @@ class RuntimeHost:
             self._count += 1
             self._messages.append({**message, "number": self._count})
             self._changed.notify_all()
+
+    def abandoned(self) -> None:
+        """Called when the campaign is gone for good and the process has been ended."""
+
+    def _watch(self, unattended_seconds: float) -> None:
+        while time.monotonic() - self._called_at < unattended_seconds:
+            time.sleep(min(WATCH_SECONDS, unattended_seconds))
+        self.kill(self._owner)
+        self.abandoned()
 
     def _run(self, arguments: list[str], environment: dict[str, str], started: threading.Event) -> None:
         """Start the process and wait for its end, in a thread that outlives it: it dies with its parent *thread*."""

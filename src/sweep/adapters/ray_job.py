@@ -21,15 +21,26 @@ CALL_SECONDS = 60.0
 class RayHost:
     """The campaign's side of a launched process: `RuntimeHost` behind Ray, whose node may be lost."""
 
-    def __init__(self, name: str, actor: Any, pid: int, node: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        actor: Any,
+        pid: int,
+        owner: str,
+        label: Mapping[str, Any] | None = None,
+        command: Mapping[str, Any] | None = None,
+    ) -> None:
         self.name = name
+        self.label: Mapping[str, Any] = dict(label or {})
+        self.command = command
         self.closed = False
         self._actor = actor
-        self._driver = (node, pid)
+        self._owner = owner
+        self._driver = (node_of(actor), pid)
 
-    def send(self, command: Mapping[str, Any]) -> None:
-        """Queue a command for the process."""
-        self._ask("send", None, dict(command))
+    def send(self, command: Mapping[str, Any], answered: int = 0) -> None:
+        """Queue a command for the process; messages up to `answered` are needed no more."""
+        self._ask("send", None, dict(command), answered)
 
     def request_stop(self, trial_id: str, reason: str) -> None:
         """Let the process know that this trial shall stop."""
@@ -47,6 +58,8 @@ class RayHost:
     def close(self) -> None:
         """Kill the process and wait until its workers are gone and its resources are free. Safe to call again.
 
+        Does nothing to a process that another driver has taken over.
+
         Raises:
             EngineError: if they are not within the time that they have.
         """
@@ -55,7 +68,9 @@ class RayHost:
         self.closed = True
         import ray
 
-        left: list[int] = self._ask("kill", [])
+        if self._ask("owned_by", True, self._owner) is False:
+            return
+        left: list[int] = self._ask("kill", [], self._owner)
         free = _freed(*self._driver)
         with contextlib.suppress(ray.exceptions.RayError):
             ray.kill(self._actor)

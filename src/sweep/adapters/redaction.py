@@ -1,4 +1,5 @@
-"""Keeps secrets out of messages and records: `redacted` for a URL, `without_secrets` for a configuration."""
+"""Keeps secrets out of messages and records: `redacted` for a URL, `scrubbed` for any text, `without_secrets` for
+a configuration."""
 
 from __future__ import annotations
 
@@ -16,6 +17,14 @@ SECRET_SETTING = re.compile(
 """Names of settings that are hidden. Ours: `tokenizer` and `max_tokens` are none."""
 
 
+URL_PASSWORD = re.compile(r"(\w[\w+.-]*://[^\s:/@]*:)[^\s/@]+@")
+SECRET_VALUE = re.compile(
+    r"((?:\b|[._])(?:password|passwd|secret|credentials?|api_?key|access_?key|(?:auth_?|hf_)?token)=)[^\s&\"',\]}]+",
+    re.I,
+)
+"""A password after a user's name, and what follows `password=` and its like on a command line or in a query."""
+
+
 def redacted(url: str) -> str:
     """The URL with its password and secret-looking query values as `***`; only its scheme if it cannot be parsed."""
     import sqlalchemy as sa
@@ -27,6 +36,12 @@ def redacted(url: str) -> str:
         return f"{scheme.group()}://{HIDDEN}" if scheme else HIDDEN
     shown = {k: HIDDEN if SECRET_QUERY.search(k) else v for k, v in parsed.query.items()}
     return parsed.set(query=shown).render_as_string(hide_password=True).replace("%2A%2A%2A", HIDDEN)
+
+
+def scrubbed(text: str) -> str:
+    """Any text with passwords inside URLs and values of secret-looking settings as `***`."""
+    text = URL_PASSWORD.sub(rf"\g<1>{HIDDEN}@", text)
+    return SECRET_VALUE.sub(rf"\g<1>{HIDDEN}", text)
 
 
 def without_secrets(content: object) -> object:

@@ -13,7 +13,11 @@ from sweep.core.failure import FailureClass
 from sweep.core.outcome import Failed
 
 ENV_ATTEMPTS = 3
-"""Equal environment faults without a step done after which the campaign stops: the machine needs a person. Ours."""
+"""Environment faults of one trial in a row, nothing having made a step meanwhile, after which the campaign stops: the
+machine needs a person. METHOD section 8 asks for a breaker; the number is ours."""
+
+MOST_ENV_ATTEMPTS = 6
+"""Environment faults that a trial may meet while others go on; then it is given up, not the campaign. Ours."""
 
 HANG_ATTEMPTS = 2
 """Attempts at a trial that hangs: one retry, since a hang costs a whole time-out. Ours."""
@@ -44,17 +48,20 @@ class Break:
 Step: TypeAlias = Again | Settle | Break
 
 
-def after(failure: Failed, earlier: Sequence[Failed]) -> Step:
-    """What to do after `failure`, which followed the `earlier` failed attempts at the same trial."""
+def after(failure: Failed, earlier: Sequence[Failed], idle_faults: int = 0) -> Step:
+    """What to do after `failure`, which followed the `earlier` failed attempts at the same trial.
+
+    `idle_faults` counts environment faults before a first step of this trial, this one included, since any trial of
+    the campaign last made a step: many trials that fail at once are one fault, not many.
+    """
     if failure.failure_class is FailureClass.HANG:
         hangs = 1 + sum(1 for f in earlier if f.failure_class is FailureClass.HANG)
         return Again(0.0) if hangs < HANG_ATTEMPTS else Settle()
     if failure.failure_class is not FailureClass.ENV_FAULT:
         return Settle()
-    faults = [f for f in (*earlier, failure) if f.failure_class is FailureClass.ENV_FAULT]
-    idle = [f for f in faults if f.last_step == 0]
-    if len(idle) >= ENV_ATTEMPTS:
-        return Break(f"{len(idle)} attempts in a row met the same kind of environment fault: {failure.message}")
-    if len(faults) >= 2 * ENV_ATTEMPTS:
+    if idle_faults >= ENV_ATTEMPTS:
+        return Break(f"{idle_faults} attempts in a row met the same kind of environment fault: {failure.message}")
+    faults = 1 + sum(1 for f in earlier if f.failure_class is FailureClass.ENV_FAULT)
+    if faults >= MOST_ENV_ATTEMPTS:
         return Settle()
-    return Again(ENV_WAIT_SECONDS[min(len(faults), len(ENV_WAIT_SECONDS)) - 1])
+    return Again(ENV_WAIT_SECONDS[min(faults, len(ENV_WAIT_SECONDS)) - 1])

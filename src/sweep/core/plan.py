@@ -13,11 +13,15 @@ from sweep.core.winner import Winner
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Longest waits, in seconds: until a runtime is ready, between two steps, and after the last one."""
+    """Longest waits, in seconds: until a runtime is ready, between two steps, and after the last one.
+
+    `unattended_seconds`: how long a given cluster keeps what a dead driver left, for the next one.
+    """
 
     start_seconds: float = 1200.0
     step_seconds: float = 900.0
     end_seconds: float = 120.0
+    unattended_seconds: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import compress
+from operator import is_not
 
 from sweep.core.outcome import Finished, Outcome
 from sweep.core.overrides import NOTHING, Overrides
@@ -40,6 +43,56 @@ class Record:
         return self.outcome if isinstance(self.outcome, Finished) else None
 
 
+class Index:
+    """Records by their settings, brought up to date from one decision to the next at the cost of what changed."""
+
+    def __init__(self) -> None:
+        self._records: tuple[Record, ...] = ()
+        self._arms: dict[Overrides, dict[int, Record]] = {}
+        self._running: dict[int, None] = {}
+        self._by_seeds: dict[int, dict[Overrides, None]] = {}
+
+    def follow(self, records: tuple[Record, ...]) -> None:
+        """The index is that of `records`: the former ones, some with another outcome, and new ones after them."""
+        known = len(self._records)
+        changed = compress(range(known), map(is_not, self._records, records))
+        for place in (*changed, *range(known, len(records))):
+            self._take(place, records[place])
+        self._records = records
+
+    def arm(self, settings: Overrides) -> tuple[Record, ...]:
+        """The records of these settings, in order."""
+        return tuple(self._arms.get(settings, {}).values())
+
+    @property
+    def arms(self) -> Collection[Overrides]:
+        """The settings that have a record, in order of their first."""
+        return self._arms.keys()
+
+    @property
+    def running(self) -> tuple[Record, ...]:
+        """The records without an outcome, in order."""
+        return tuple(self._records[place] for place in sorted(self._running))
+
+    def with_fewer_seeds(self, count: int) -> tuple[Overrides, ...]:
+        """The arms with records of fewer than so many seeds."""
+        return tuple(s for seeds, arms in self._by_seeds.items() if seeds < count for s in arms)
+
+    def _take(self, place: int, record: Record) -> None:
+        arm = self._arms.setdefault(record.settings, {})
+        self._by_seeds.get(_seeds(arm), {}).pop(record.settings, None)
+        arm[place] = record
+        self._by_seeds.setdefault(_seeds(arm), {})[record.settings] = None
+        if record.outcome is None:
+            self._running[place] = None
+        else:
+            self._running.pop(place, None)
+
+
+def _seeds(arm: Mapping[int, Record]) -> int:
+    return len({record.trial.seed for record in arm.values()})
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """A stage's base settings (campaign base with the upstream winners) and its trials, in order of their start.
@@ -50,12 +103,20 @@ class Progress:
     base: Overrides
     records: tuple[Record, ...]
     seeds: tuple[int, ...] = (0,)
+    index: Index = field(default_factory=Index, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.index.follow(self.records)
+
+    def later(self, records: tuple[Record, ...]) -> Progress:
+        """The progress with these records, which go on from its own; it takes the index over from this one."""
+        return replace(self, records=records)
 
     def arm(self, settings: Overrides) -> tuple[Record, ...]:
         """The records whose settings are these, whatever their seed."""
-        return tuple(r for r in self.records if r.settings == settings)
+        return self.index.arm(settings)
 
     @property
     def running(self) -> tuple[Record, ...]:
         """The records without an outcome."""
-        return tuple(r for r in self.records if r.outcome is None)
+        return self.index.running

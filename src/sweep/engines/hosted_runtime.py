@@ -34,7 +34,8 @@ class HostedRuntime:
 
     `command` is what the process is told about a trial; None: it was started with its trial and is told nothing.
     `serves` says whether the process started with the first trial can run the second; None: it serves no other.
-    `evidence` leaves of the console what can explain a failure.
+    `evidence` leaves of the console what can explain a failure. `before` are the steps of a trial that was started
+    from a checkpoint, told after its start.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class HostedRuntime:
         serves: Callable[[Trial, Trial], bool] | None,
         evidence: Callable[[str], str] = lambda console: console,
         on_closed: Callable[[], None] = lambda: None,
+        before: Mapping[int, Mapping[str, float]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = host.name
@@ -57,6 +59,7 @@ class HostedRuntime:
         self._serves = serves
         self._evidence = evidence
         self._on_closed = on_closed
+        self._before = dict(before or {})
         self._clock = clock
         self._seen = 0
         self._copied = 0
@@ -79,7 +82,11 @@ class HostedRuntime:
         self._folders[trial.id] = folder
         self._idle = False
         if self._command is not None:
-            self._host.send(self._command(trial, folder))
+            self._host.send(self._command(trial, folder), answered=self._seen)
+
+    def adopt(self, trial_id: str, folder: Path) -> None:
+        """The process runs the trial already: everything that it told of it is told again."""
+        self._folders[trial_id] = folder
 
     def events(self, wait_seconds: float) -> Sequence[RuntimeEvent]:
         """The new events; a message of a kind that is not known is an error of ours and raises."""
@@ -90,7 +97,7 @@ class HostedRuntime:
             self._seen = max(m["number"] for m in messages)
         if any(m["type"] in ("gone", "ended") for m in messages) or self._clock() - self._copied_at > LOG_SECONDS:
             self._copy_log()
-        return [self._event(m) for m in messages]
+        return [event for message in messages for event in self._events(message)]
 
     def stop_trial(self, trial_id: str, reason: str) -> None:
         """Ask the running trial to stop after its current step."""
@@ -132,6 +139,13 @@ class HostedRuntime:
             for message in self._host.receive(self._seen, min(1.0, left)):
                 self._seen = message["number"]
                 self._gone = self._gone or message["type"] == "gone"
+
+    def _events(self, message: Mapping[str, Any]) -> list[RuntimeEvent]:
+        event = self._event(message)
+        if not isinstance(event, TrialStarted):
+            return [event]
+        earlier = [{"id": event.trial_id, "step": s, "metrics": m, "type": "step"} for s, m in self._before.items()]
+        return [event, *(self._event(step) for step in earlier)]
 
     def _event(self, message: Mapping[str, Any]) -> RuntimeEvent:
         kind = message["type"]

@@ -12,10 +12,10 @@ from typing import Any
 from sweep.core.outcome import Diverged, Failed, Finished, Outcome
 from sweep.core.overrides import Overrides
 from sweep.core.plan import CampaignPlan
-from sweep.core.progress import Record
 from sweep.core.trial import Trial
 from sweep.core.winner import Score, Winner, score_json
 from sweep.ports import Store
+from sweep.report.failures import ended_badly, failure_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def write_summary(
     _write(folder / "best.yaml", _best_yaml(best))
     if best_script is not None:
         _write(folder / "best.sh", best_script(Trial(best, plan.seeds[0], _whole_run(best))), executable=True)
-    return Summary(table(plan, lines, folder), failed)
+    return Summary(table(lines, failure_lines(plan, store), folder), failed)
 
 
 def stage_lines(plan: CampaignPlan, store: Store) -> list[StageLine]:
@@ -94,7 +94,7 @@ def stage_lines(plan: CampaignPlan, store: Store) -> list[StageLine]:
                 objective=stage.objective,
                 trials=len(fresh),
                 reused=len(records) - len(fresh),
-                failures=tuple(text for r in records if (text := _failure(r))),
+                failures=tuple(text for r in records if (text := ended_badly(r))),
                 spent_seconds=sum(_seconds(r.outcome) for r in fresh),
             )
         )
@@ -109,13 +109,13 @@ def best_settings(plan: CampaignPlan, winners: list[Winner]) -> Overrides:
     return best
 
 
-def table(plan: CampaignPlan, lines: list[StageLine], folder: Path) -> str:
+def table(lines: list[StageLine], failures: list[str], folder: Path) -> str:
     """Baseline and winner a stage, then the failures and where everything is."""
     head = ("stage", "winner", "objective", "baseline", "winner's", "trials", "spent")
     rows = [head, *(_row(line) for line in lines)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
     text = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    text += [f"failed in {line.winner.stage}: {why}" for line in lines for why in line.failures]
+    text += failures
     text.append(f"winners and evidence: {folder}/frozen/; all settings: {folder}/best.yaml; long run: {folder}/best.sh")
     return "\n".join(text)
 
@@ -139,16 +139,6 @@ def _row(line: StageLine) -> tuple[str, ...]:
 
 def _shown(score: Score) -> str:
     return "-" if math.isnan(score.value) else f"{score.value:.4g}"
-
-
-def _failure(record: Record) -> str:
-    match record.outcome:
-        case Failed(failure_class, message):
-            return f"{record.trial.id} ({failure_class.value}): {message}"
-        case Diverged(reason=reason):
-            return f"{record.trial.id} diverged: {reason}"
-        case _:
-            return ""
 
 
 def _seconds(outcome: Outcome | None) -> float:

@@ -50,15 +50,21 @@ def measure(stage: Stage, progress: Progress, arm: Arm, seeds: int = 1) -> Measu
 
     A trial that died is not run again here (the failure policy retries before the store settles it).
     """
-    wanted = progress.seeds[:seeds]
-    by_seed = {r.trial.seed: r for r in progress.arm(arm.settings)}
-    missing = tuple(Proposal(arm.settings, seed, arm.requested, arm.note) for seed in wanted if seed not in by_seed)
+    missing = lacking(progress, arm, seeds)
     if missing:
         return Launch(missing)
-    records = [by_seed[s] for s in wanted]
+    by_seed = {r.trial.seed: r for r in progress.arm(arm.settings)}
+    records = [by_seed[s] for s in progress.seeds[:seeds]]
     if any(r.outcome is None for r in records):
         return Wait()
     return summarize(stage, arm, records)
+
+
+def lacking(progress: Progress, arm: Arm, seeds: int) -> tuple[Proposal, ...]:
+    """The arm's trials over its first `seeds` seeds that were never started."""
+    started = {r.trial.seed for r in progress.arm(arm.settings)}
+    wanted = (seed for seed in progress.seeds[:seeds] if seed not in started)
+    return tuple(Proposal(arm.settings, seed, arm.requested, arm.note) for seed in wanted)
 
 
 def summarize(stage: Stage, arm: Arm, records: Sequence[Record]) -> Measured:

@@ -7,27 +7,34 @@ Stage `kl` searches the starting coefficient this way with the band controller s
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from sweep.core.decision import Ask, Decision, Freeze, Halt, Launch, Wait
-from sweep.core.overrides import NOTHING
-from sweep.core.progress import Progress
+from sweep.core.overrides import NOTHING, Overrides
+from sweep.core.progress import Progress, Proposal, Record
 from sweep.core.stage import SearchRule, Stage
 from sweep.core.winner import Choice
-from sweep.stages.arms import Arm, Measured, measure, room
+from sweep.stages.arms import Arm, Measured, lacking, measure, room
 from sweep.stages.ladder import beats
 
 BASELINE = Arm(NOTHING, NOTHING, "baseline")
 
 
 def decide(stage: Stage, rule: SearchRule, progress: Progress) -> Decision:
-    """The next candidates; once the budget is spent, the best of them that beats the baseline, or the baseline."""
+    """The next candidates; once the budget is spent, the best of them that beats the baseline, or the baseline.
+
+    Before that it looks at nothing but arms that lack a trial: a decision costs the same however many there are.
+    """
+    given = _given_arms(stage, rule)
+    arms = progress.index.arms
+    if len(arms) + sum(1 for settings in given if settings not in arms) < stage.budget.trials:
+        missing = _missing(stage, progress, given)[: room(stage, progress)]
+        return Launch(missing) if missing else Ask(1)
     known = _known_arms(stage, rule, progress)
     steps = [measure(stage, progress, arm, stage.budget.seeds) for arm in known]
     missing = tuple(p for step in steps if isinstance(step, Launch) for p in step.proposals)
     if missing and room(stage, progress) > 0:
         return Launch(missing[: room(stage, progress)])
-    if len(known) < stage.budget.trials:
-        return Ask(1)
     if progress.running:
         return Wait()
     measured = [step for step in steps if isinstance(step, Measured)]
@@ -36,12 +43,31 @@ def decide(stage: Stage, rule: SearchRule, progress: Progress) -> Decision:
     return _freeze(stage, rule, measured)
 
 
+def _given_arms(stage: Stage, rule: SearchRule) -> dict[Overrides, Arm]:
+    """Baseline and start values by their settings, each once."""
+    found = {BASELINE.settings: BASELINE}
+    for start in rule.start:
+        settings = stage.fixed.merged(start)
+        found.setdefault(settings, Arm(settings, start, "start value"))
+    return found
+
+
+def _missing(stage: Stage, progress: Progress, given: Mapping[Overrides, Arm]) -> tuple[Proposal, ...]:
+    """The trials that arms known so far still lack: given ones first, then those of the sampler."""
+    thin = [s for s in progress.index.with_fewer_seeds(stage.budget.seeds) if s not in given]
+    arms = [*given.values(), *(_arm_of(progress.arm(settings)[0]) for settings in thin)]
+    return tuple(p for arm in arms for p in lacking(progress, arm, stage.budget.seeds))
+
+
 def _known_arms(stage: Stage, rule: SearchRule, progress: Progress) -> list[Arm]:
     """Baseline, start values, and what the sampler proposed, each once, at most as many as the budget has arms."""
-    arms = [BASELINE, *(Arm(stage.fixed.merged(s), s, "start value") for s in rule.start)]
-    arms += [Arm(r.settings, r.requested, r.note) for r in progress.records]
-    distinct = {arm.settings: arm for arm in reversed(arms)}
-    return [distinct[s] for s in dict.fromkeys(arm.settings for arm in arms)][: stage.budget.trials]
+    given = _given_arms(stage, rule)
+    asked = [_arm_of(progress.arm(settings)[0]) for settings in progress.index.arms if settings not in given]
+    return [*given.values(), *asked][: stage.budget.trials]
+
+
+def _arm_of(record: Record) -> Arm:
+    return Arm(record.settings, record.requested, record.note)
 
 
 def _freeze(stage: Stage, rule: SearchRule, arms: list[Measured]) -> Decision:

@@ -77,8 +77,9 @@ class Played:
             folder_of=lambda trial: trial_folder(self.plan, trial),
             classify=lambda log: (class_of(log.split()[-1]) if log.split() else FailureClass.UNKNOWN, log.strip()),
             clock=self.engine.clock,
+            sleep=self.engine.clock.advance,
         )
-        self.campaign = Campaign(self.plan, store=self.store, fleet=self.fleet, sleep=lambda seconds: None)
+        self.campaign = Campaign(self.plan, store=self.store, fleet=self.fleet)
 
     def begin(self, chosen: Overrides) -> Trial:
         """The campaign starts the trial of these settings, or does what it does with one that it knows."""

@@ -15,6 +15,7 @@ from typing import Any
 from sweep.adapters.ray_launcher import RayLauncher
 from sweep.core.overrides import Overrides
 from sweep.core.trial import Trial
+from sweep.engines.verl.commands import file_logger
 from sweep.engines.verl.environment import cpu_engine
 from sweep.engines.verl.settings import EngineSettings, complete, launch_arguments
 
@@ -75,6 +76,7 @@ class LiveVerl:
             "PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")])),
             "SWEEP_MAILBOX": name,
             "HF_HUB_OFFLINE": "1",
+            **({} if reuse else file_logger(folder)),
         }
         self._engine = engine
         self._reuse = reuse

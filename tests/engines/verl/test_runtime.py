@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from sweep.engines.hosted_runtime import METRICS_FILE, HostedRuntime
 from sweep.engines.verl.commands import trial_command
 from sweep.errors import EngineError
 from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
-from sweep.ports import RuntimeEvent, RuntimeGone, RuntimeReady, TrialEnded
+from sweep.ports import Checkpoint, RuntimeEvent, RuntimeGone, RuntimeReady, TrialEnded
 from tests.ray_cluster import eventually, free_resources
 
 FAKE_TRAINER = str(Path(__file__).with_name("fake_trainer.py"))
@@ -45,7 +45,15 @@ class FakeTrainerEngine:
         self.arguments = arguments
         self.started: list[HostedRuntime] = []
 
-    def start(self, trial: Trial, folder: Path, *, reuse: bool = True) -> HostedRuntime:
+    def checkpoint(self, trial: Trial, folder: Path) -> None:
+        return None
+
+    def adopt(self, folders: Mapping[Trial, Path]) -> dict[str, HostedRuntime]:
+        return {}
+
+    def start(
+        self, trial: Trial, folder: Path, *, reuse: bool = True, checkpoint: Checkpoint | None = None
+    ) -> HostedRuntime:
         name = f"fake-{trial.id}-{time.monotonic_ns()}"
         host = self.launcher.launch(name, [FAKE_TRAINER, *self.arguments], {})
         runtime = HostedRuntime(

@@ -16,7 +16,7 @@ from sweep.engines.rehearsal.curves import Noise, simulate
 from sweep.engines.rehearsal.surface import USUAL_STEPS, Surface, Truth
 from sweep.engines.rehearsal.surfaces import SURFACES
 from sweep.errors import EngineError
-from sweep.ports import RuntimeEvent, RuntimeReady, Stepped, TrialEnded, TrialStarted
+from sweep.ports import Checkpoint, RuntimeEvent, RuntimeReady, Stepped, TrialEnded, TrialStarted
 
 COLD_KEYS = (keys.MAX_BATCHED_TOKENS, keys.MAX_SEQS, keys.MEMORY_UTILIZATION, keys.TENSOR_PARALLEL)
 """Settings of the rollout server, which a started verl cannot change."""
@@ -44,7 +44,9 @@ class RehearsalEngine:
         self.surface, self.noise, self.slots = surface.around(base, steps), noise or Noise(), slots
         self._started: list[RehearsalRuntime] = []
 
-    def start(self, trial: Trial, folder: Path, *, reuse: bool = True) -> RehearsalRuntime:
+    def start(
+        self, trial: Trial, folder: Path, *, reuse: bool = True, checkpoint: Checkpoint | None = None
+    ) -> RehearsalRuntime:
         """A simulated runtime whose base configuration is the trial's.
 
         Raises:
@@ -56,6 +58,13 @@ class RehearsalEngine:
         runtime = RehearsalRuntime(f"rehearsal-{trial.id}", self.surface, self.noise, trial.overrides, folder, reuse)
         self._started.append(runtime)
         return runtime
+
+    def checkpoint(self, trial: Trial, folder: Path) -> None:
+        """Simulated trials save nothing."""
+
+    def adopt(self, folders: Mapping[Trial, Path]) -> Mapping[str, RehearsalRuntime]:
+        """None: a simulated runtime lives in the process of its driver."""
+        return {}
 
     def truth(self, settings: Overrides) -> Truth:
         """What the settings really lead to, which no trial may look at."""

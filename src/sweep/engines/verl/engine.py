@@ -15,29 +15,43 @@ from sweep.core.overrides import Overrides
 from sweep.core.trial import Measure, Trial
 from sweep.engines.gpu_memory import GpuMemory, MemoryProbe
 from sweep.engines.hosted_runtime import HostedRuntime, free_name
-from sweep.engines.hosting import Launcher
+from sweep.engines.hosting import Host, Launcher
+from sweep.engines.verl import placement
+from sweep.engines.verl.checkpoints import latest_whole, reported_steps
 from sweep.engines.verl.commands import file_logger, trial_command
 from sweep.engines.verl.environment import Machine, inspect, offline_variables
-from sweep.engines.verl.settings import EngineSettings, complete, cpus_of, gpus_of, launch_arguments, worker_variables
-from sweep.errors import ConfigError
+from sweep.engines.verl.settings import (
+    EngineSettings,
+    complete,
+    gpus_of,
+    launch_arguments,
+    resumed_from,
+    worker_variables,
+)
+from sweep.errors import ConfigError, EngineError
+from sweep.ports import Checkpoint
 
 MODEL_PATH = "actor_rollout_ref.model.path"
 
 
 class VerlEngine:
-    """Runtimes on one cluster. `locate` puts paths in for the marks that a trial's settings carry."""
+    """Runtimes on one cluster. `locate` puts paths in for the marks that a trial's settings carry.
+
+    `campaign` is part of the names of its processes, by which a later driver of it finds them.
+    """
 
     def __init__(
         self,
         launcher: Launcher,
         settings: EngineSettings,
         *,
+        campaign: str = "campaign",
         locate: Callable[[Overrides], Overrides] = lambda overrides: overrides,
         memory_probe: MemoryProbe | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.slots = settings.slots
+        self._prefix = f"sweep-{campaign}-"
         self._launcher = launcher
         self._settings = settings
         self._locate = locate
@@ -45,24 +59,90 @@ class VerlEngine:
         self._runtimes: list[HostedRuntime] = []
         self._machine: Machine | None = None
         self._composed: dict[str, Mapping[str, object]] = {}
+        self._held: set[placement.Shape] = set()
+        self._shape: placement.Shape | None = None
 
-    def start(self, trial: Trial, folder: Path, *, reuse: bool = True) -> HostedRuntime:
+    @property
+    def slots(self) -> int:
+        """As many as asked for, or as the living nodes hold if that is less or nothing was asked for."""
+        wanted = self._settings.slots
+        if self._shape is None:
+            return max(1, wanted)
+        fit = placement.most_at_once(self._launcher.nodes(), self._shape)
+        return max(1, min(wanted, fit) if wanted else fit)
+
+    def start(
+        self, trial: Trial, folder: Path, *, reuse: bool = True, checkpoint: Checkpoint | None = None
+    ) -> HostedRuntime:
         """Start verl with the trial as its configuration.
 
         Raises:
             ConfigError: if the cluster is too small for it.
             EngineError: if the cluster cannot take it now.
         """
-        self.check(trial)
+        self._require_place(trial)
         folder = folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
         before = self._memory.in_use(gpus_of(trial))
         overrides = self._complete(trial, folder, reuse)
-        name = f"sweep-{trial.id}-{uuid.uuid4().hex[:8]}"
+        if checkpoint is not None:
+            overrides = overrides.merged(resumed_from(checkpoint.path))
+        name = f"{self._prefix}{trial.id}-{uuid.uuid4().hex[:8]}"
         variables = {**self._variables(overrides), **({} if reuse else file_logger(folder))}
         in_workers = {**variables, "SWEEP_MAILBOX": name, "SWEEP_STARTED_AT": f"{time.time():.3f}"}
-        host = self._launcher.launch(name, launch_arguments(overrides, in_workers), variables)
-        extras = worker_variables(in_workers)
+        label = {
+            "trial": trial.to_json(),
+            "reuse": reuse,
+            "extras": list(worker_variables(in_workers)),
+            "resumed": checkpoint.step if checkpoint is not None else 0,
+        }
+        host = self._launcher.launch(name, launch_arguments(overrides, in_workers), variables, label=label)
+        return self._runtime(host, folder, before)
+
+    def checkpoint(self, trial: Trial, folder: Path) -> Checkpoint | None:
+        """The latest of the trial's own checkpoints that is whole and seen from here."""
+        return latest_whole(folder.resolve())
+
+    def adopt(self, folders: Mapping[Trial, Path]) -> Mapping[str, HostedRuntime]:
+        """What an earlier driver left on a given cluster; a local cluster ended with its driver."""
+        by_id = {trial.id: folder.resolve() for trial, folder in folders.items()}
+        found: dict[str, HostedRuntime] = {}
+        for host in self._launcher.left(self._prefix):
+            trial_id = _serves(host)
+            if trial_id in by_id and trial_id not in found:
+                found[trial_id] = self._runtime(host, by_id[trial_id], {})
+                found[trial_id].adopt(trial_id, by_id[trial_id])
+            else:
+                host.close()
+        return found
+
+    def check(self, trial: Trial) -> None:
+        """Does nothing if the cluster has what the wanted number of runtimes of this trial reserve.
+
+        Raises:
+            ConfigError: if it has not; the message says what was found and what would do.
+        """
+        wanted = max(1, self._settings.slots)
+        shape = placement.Shape.of(trial, self._settings)
+        nodes = self._launcher.nodes()
+        if placement.most_at_once(nodes, shape) < wanted:
+            raise ConfigError(placement.shortage(nodes, shape, wanted))
+        self._shape = shape
+        self._held.add(shape)
+
+    def _require_place(self, trial: Trial) -> None:
+        """Raises: ConfigError, or EngineError if the cluster once had a place for such a trial and may have again."""
+        shape, nodes = placement.Shape.of(trial, self._settings), self._launcher.nodes()
+        if placement.most_at_once(nodes, shape) < 1:
+            why = placement.shortage(nodes, shape, 1)
+            raise EngineError(why) if shape in self._held else ConfigError(why)
+        self._shape = shape
+        self._held.add(shape)
+
+    def _runtime(self, host: Host, folder: Path, before: Mapping[str, float]) -> HostedRuntime:
+        """The runtime of the process; its label says what it was started with."""
+        trial, reuse = Trial.from_json(host.label["trial"]), bool(host.label["reuse"])
+        resumed, extras = int(host.label["resumed"]), host.label["extras"]
 
         def command(other: Trial, place: Path) -> Mapping[str, object]:
             return trial_command(other, place, self._complete(other, place.resolve(), True), extras)
@@ -74,26 +154,10 @@ class VerlEngine:
             command=command if reuse else None,
             serves=self.same_runtime if reuse else None,
             on_closed=lambda: self._memory.await_free(gpus_of(trial), before),
+            before={s: m for s, m in reported_steps(folder).items() if s <= resumed},
         )
         self._runtimes.append(runtime)
         return runtime
-
-    def check(self, trial: Trial) -> None:
-        """Does nothing if the cluster has what `slots` runtimes of this trial reserve.
-
-        Raises:
-            ConfigError: if it has not; the message says what was found and what would do.
-        """
-        found = self._launcher.resources()
-        for kind, each, hint in (
-            ("GPU", gpus_of(trial), "lower trainer.n_gpus_per_node or cluster.slots"),
-            ("CPU", cpus_of(trial, self._settings), "lower cluster.slots, or let Ray count more with cluster.num_cpus"),
-        ):
-            if found.get(kind, 0) < each * self.slots:
-                raise ConfigError(
-                    f"{self.slots} verl at once reserve {each * self.slots} {kind}s ({each} each), but the Ray cluster "
-                    f"has {found.get(kind, 0):g}, and verl would wait for the rest without a word; {hint}"
-                )
 
     def same_runtime(self, base: Trial, other: Trial) -> bool:
         """Whether a runtime started with the first can serve the second: what differs can be changed warm.
@@ -130,8 +194,7 @@ class VerlEngine:
     def machine(self) -> Machine:
         """What a node that trains has installed; asked once."""
         if self._machine is None:
-            busy = any(not runtime.closed for runtime in self._runtimes)  # they hold the GPUs
-            self._machine = self._launcher.call(inspect, gpus=0 if busy else 1)
+            self._machine = self._launcher.call(inspect)
         return self._machine
 
     def close(self) -> None:
@@ -148,3 +211,10 @@ class VerlEngine:
 
     def _variables(self, overrides: Overrides) -> dict[str, str]:
         return {**offline_variables(str(overrides.get(MODEL_PATH, ""))), **self._settings.variables}
+
+
+def _serves(host: Host) -> str:
+    """Id of the trial that the process was given last; one without reuse has its trial from the start."""
+    if not host.label["reuse"]:
+        return Trial.from_json(host.label["trial"]).id
+    return str(host.command["id"]) if host.command is not None and host.command["type"] == "trial" else ""

@@ -180,6 +180,11 @@ def complete(trial: Trial, folder: str, settings: EngineSettings, reuse: bool) -
     return Overrides.of([pair for part in parts for pair in part])
 
 
+def resumed_from(path: str) -> Overrides:
+    """What has verl go on from the checkpoint of one step."""
+    return Overrides.of({"trainer.resume_mode": "resume_path", "trainer.resume_from_path": path})
+
+
 def launch_arguments(overrides: Overrides, variables: Mapping[str, str]) -> tuple[str, ...]:
     """Arguments of Python for verl's own entry point; the variables reach each of its processes through Ray."""
     quiet = ("hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=stdout")  # no outputs/ folder

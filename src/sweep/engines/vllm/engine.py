@@ -21,6 +21,7 @@ from sweep.engines.hosting import Launcher
 from sweep.engines.vllm.console import evidence
 from sweep.engines.vllm.rollout_child import STARTED_VARIABLE
 from sweep.engines.vllm.rollout_spec import rollout_spec, same_process
+from sweep.ports import Checkpoint
 
 CHILD = "sweep.engines.vllm.rollout_child"
 
@@ -56,7 +57,16 @@ class RolloutEngine:
         self._variables = {**ALWAYS, **(variables or {})}
         self._runtimes: list[HostedRuntime] = []
 
-    def start(self, trial: Trial, folder: Path, *, reuse: bool = True) -> HostedRuntime:
+    def checkpoint(self, trial: Trial, folder: Path) -> None:
+        """Nothing is trained, so nothing is saved."""
+
+    def adopt(self, folders: Mapping[Trial, Path]) -> Mapping[str, HostedRuntime]:
+        """None: vLLM ends with the driver that started it."""
+        return {}
+
+    def start(
+        self, trial: Trial, folder: Path, *, reuse: bool = True, checkpoint: Checkpoint | None = None
+    ) -> HostedRuntime:
         """Start vLLM at the trial's point.
 
         Raises:

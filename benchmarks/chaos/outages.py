@@ -1,0 +1,133 @@
+"""What a campaign needs is taken away for a while: its PostgreSQL server, the space on its disk."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from tests.postgres_server import PostgresServer
+
+from benchmarks.chaos.rehearsed import drive, ended, handed_out, in_process, plan_in
+from benchmarks.chaos.tally import State, Tally
+from sweep.core.plan import CampaignPlan
+
+TRIAL_SECONDS = 0.3
+"""Long enough that an outage meets a running trial, short enough for many."""
+
+OUTAGE_SECONDS = 3.0
+AFTER_TRIALS = (2, 5, 8, 11)
+"""Trials handed out when an outage begins."""
+
+DISK_MIB = 4
+
+
+def postgres_restarts() -> Tally:
+    """The server crashes and comes back while the campaign runs; the last time the driver is killed meanwhile."""
+    server = PostgresServer()
+    tally = Tally()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            calm = plan_in(Path(folder), storage=server.new_database())
+            drive(calm, Path(folder, "log"))
+            undisturbed = State.of(calm)
+        for kills in (False, True):
+            with tempfile.TemporaryDirectory() as folder:
+                plan = plan_in(Path(folder), storage=server.new_database())
+                name = "PostgreSQL restarted" + (", driver killed" if kills else "")
+                _outages(name, plan, Path(folder, "log"), server.stop, server.start, kills, tally, undisturbed)
+    finally:
+        server.close()
+    return tally
+
+
+def full_disks() -> Tally:
+    """The campaign's file system is full for a while: a tmpfs of a few MiB that another file fills."""
+    tally = Tally()
+    with tempfile.TemporaryDirectory() as folder:
+        calm = plan_in(Path(folder))
+        drive(calm, Path(folder, "log"))
+        undisturbed = State.of(calm)
+    for kills in (False, True):
+        with tempfile.TemporaryDirectory() as folder, small_disk(Path(folder, "disk")) as disk:
+            plan = plan_in(disk)
+            name = "disk full" + (", driver killed" if kills else "")
+            filler = disk / "filler"
+            _outages(name, plan, Path(folder, "log"), partial(fill, filler), filler.unlink, kills, tally, undisturbed)
+    return tally
+
+
+def _outages(
+    name: str,
+    plan: CampaignPlan,
+    log: Path,
+    take_away: Callable[[], object],
+    give_back: Callable[[], object],
+    kills: bool,
+    tally: Tally,
+    undisturbed: State,
+) -> None:
+    """An outage after each of `AFTER_TRIALS`; with `kills` the driver dies in each and is started again after it."""
+    pid = in_process(partial(drive, plan, log, seconds=TRIAL_SECONDS))
+    faults: list[tuple[State, int]] = []
+    for count in AFTER_TRIALS:
+        _until(lambda count=count: len(handed_out(log)) >= count)  # type: ignore[misc]
+        faults.append((State.of(plan), len(handed_out(log))))
+        take_away()
+        time.sleep(OUTAGE_SECONDS)
+        if kills:
+            os.kill(pid, signal.SIGKILL)
+            ended(pid)
+        give_back()
+        if kills:
+            pid = in_process(partial(drive, plan, log, seconds=TRIAL_SECONDS))
+    code = ended(pid)
+    after, given = State.of(plan), handed_out(log)
+    for number, (before, so_far) in enumerate(faults, start=1):
+        tally.judge(f"{name} ({number})", before, after, undisturbed)
+        tally.trained_again(f"{name} ({number})", before, given[so_far:])
+    if code:
+        tally.lost += 1
+        tally.notes.append(f"{name}: the campaign ended with exit code {code}")
+
+
+@contextmanager
+def small_disk(place: Path) -> Iterator[Path]:
+    """A file system of a few MiB, which only root can mount.
+
+    Raises:
+        PermissionError: if it cannot be mounted.
+    """
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", str(place)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        raise PermissionError("a small file system can only be mounted by root")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)  # readers may still be open
+
+
+def fill(filler: Path) -> None:
+    """No byte is left on the filler's file system."""
+    with filler.open("wb", buffering=0) as file:
+        for size in (1 << 16, 1 << 10, 1):
+            try:
+                while file.write(b"\0" * size):
+                    pass
+            except OSError:
+                continue
+
+
+def _until(condition: Callable[[], object], seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError("the campaign does not go on")
+        time.sleep(0.02)

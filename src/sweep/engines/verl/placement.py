@@ -1,0 +1,87 @@
+"""How many verl of one shape a cluster can hold at once: `most_at_once`, and why no more: `shortage`. Pure.
+
+verl asks Ray for a placement group of one bundle a GPU, all of a node together, and waits for ever if there is no such
+place. Source: verl 0.9.1 single_controller/ray/base.py (STRICT_PACK).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sweep.core import verl_keys as keys
+from sweep.core.trial import Trial
+from sweep.engines.verl.settings import CPUS_PER_GPU, EngineSettings, cpus_of, gpus_of, gpus_per_node
+
+Nodes = Sequence[Mapping[str, float]]
+"""What each living node of the cluster has in all, named as Ray names it."""
+
+ENOUGH = 1024
+"""Where counting ends: no campaign runs more trials at once. Ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What one verl reserves: on each of `nodes` nodes so many GPUs with their CPUs, and CPUs anywhere beside them."""
+
+    nodes: int
+    gpus_a_node: int
+    cpus_a_node: int
+    other_cpus: int
+
+    @classmethod
+    def of(cls, trial: Trial, settings: EngineSettings) -> Shape:
+        """The shape of the trial's verl."""
+        gpus = gpus_per_node(trial)
+        nodes = gpus_of(trial) // gpus
+        bundles = nodes * gpus * CPUS_PER_GPU
+        return cls(nodes, gpus, gpus * CPUS_PER_GPU, cpus_of(trial, settings) - bundles)
+
+
+def most_at_once(nodes: Nodes, shape: Shape) -> int:
+    """How many of the shape fit onto the nodes together."""
+    left = [[node.get("GPU", 0.0), node.get("CPU", 0.0)] for node in nodes]
+    count = 0
+    while count < ENOUGH and _take(left, shape):
+        count += 1
+    return count
+
+
+def _take(left: list[list[float]], shape: Shape) -> bool:
+    """Whether one more fits; takes its share."""
+    places = [n for n in left if n[0] >= shape.gpus_a_node and n[1] >= shape.cpus_a_node]
+    places = sorted(places, key=lambda n: n[0])[: shape.nodes]  # the fullest first, so that large places stay
+    spare = sum(n[1] for n in left) - shape.nodes * shape.cpus_a_node
+    if len(places) < shape.nodes or spare < shape.other_cpus:
+        return False
+    for node in places:
+        node[0] -= shape.gpus_a_node
+        node[1] -= shape.cpus_a_node
+    others = float(shape.other_cpus)
+    for node in left:
+        share = min(node[1], others)
+        node[1] -= share
+        others -= share
+    return True
+
+
+def shortage(nodes: Nodes, shape: Shape, wanted: int) -> str:
+    """Why fewer than `wanted` fit, what was found and what would do."""
+    gpus, cpus = shape.nodes * shape.gpus_a_node, shape.nodes * shape.cpus_a_node + shape.other_cpus
+    has = {kind: sum(node.get(kind, 0.0) for node in nodes) for kind in ("GPU", "CPU")}
+    asked = f"{wanted} verl at once reserve"
+    for kind, each, hint in (
+        ("GPU", gpus, f"lower {keys.GPUS_PER_NODE} or cluster.slots"),
+        ("CPU", cpus, "lower cluster.slots, or let Ray count more with --num-cpus"),
+    ):
+        if has[kind] < each * wanted:
+            return (
+                f"{asked} {each * wanted} {kind}s ({each} each), but the Ray cluster has {has[kind]:g}, and verl would "
+                f"wait for the rest without a word; {hint}"
+            )
+    found = ", ".join(f"{node.get('GPU', 0):g}/{node.get('CPU', 0):g}" for node in nodes)
+    return (
+        f"{asked} {shape.gpus_a_node} GPUs and {shape.cpus_a_node} CPUs together on each of {shape.nodes * wanted} "
+        f"places, but the nodes have {found} (GPUs/CPUs), which holds {most_at_once(nodes, shape)}, and verl would "
+        f"wait for the rest without a word; lower {keys.GPUS_PER_NODE} or cluster.slots"
+    )
