@@ -6,9 +6,9 @@ import pytest
 
 from sweep.core import verl_keys as keys
 from sweep.core.failure import FailureClass
-from sweep.core.outcome import Failed, Finished, Outcome
+from sweep.core.outcome import Failed, Outcome
 from sweep.core.overrides import Overrides
-from sweep.core.trial import Trial
+from sweep.core.trial import Measure, Trial
 from sweep.stages.memory_bound import MemoryBound
 from tests.adapters.store_stages import finished
 
@@ -62,4 +62,23 @@ def test_smaller_ones_and_ones_that_cannot_be_compared_are_not(other: Trial) -> 
 )
 def test_other_ends_rule_nothing_out(outcome: Outcome) -> None:
     assert bound(outcome).rules_out(trial()) is None
-    assert isinstance(finished(), Finished)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_trial_that_finished_with_as_much_memory_shows_that_the_other_ran_out_by_chance(order: int) -> None:
+    ends = [(trial(), Failed(FailureClass.OOM_GPU, "out of memory")), (trial(ACTOR_LR=3e-6, MAX_SEQS=512), finished())]
+    found = MemoryBound()
+    for one, outcome in ends[::order]:
+        found.learn(one, outcome)
+    assert found.rules_out(trial(MAX_BATCHED_TOKENS=16384)) is None
+
+
+def test_a_trial_that_finished_with_less_memory_shows_nothing() -> None:
+    found = bound()
+    found.learn(trial(MAX_BATCHED_TOKENS=4096), finished())
+    assert found.rules_out(trial()) == trial()
+
+
+def test_a_trial_that_only_generates_says_nothing_about_one_that_trains() -> None:
+    generated = Trial(trial().overrides, 0, 20, Measure.ROLLOUT)
+    assert bound().rules_out(generated) is None

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from sweep.core import verl_keys as keys
 from sweep.core.failure import FailureClass
-from sweep.core.outcome import Failed, Outcome
+from sweep.core.outcome import Failed, Finished, Outcome
 from sweep.core.overrides import Overrides, bare
-from sweep.core.trial import Trial
+from sweep.core.trial import Measure, Trial
 
 GROWS = frozenset(
     {
@@ -35,21 +35,38 @@ NEUTRAL_SECTIONS = ("algorithm.kl_ctrl.", "actor_rollout_ref.actor.optim.", "cri
 
 
 class MemoryBound:
-    """The trials of a campaign that ran out of GPU memory, none of which another one already rules out."""
+    """The trials of a campaign that ran out of GPU memory, and what finished.
+
+    A trial that ran out although one that needs as much finished did so by chance, and rules nothing out.
+    """
 
     def __init__(self) -> None:
         self._over: list[Trial] = []
+        self._finished: dict[tuple[Measure, Overrides], None] = {}
 
     def learn(self, trial: Trial, outcome: Outcome | None) -> None:
         """Take note of how the trial ended."""
-        ran_out = isinstance(outcome, Failed) and outcome.failure_class is FailureClass.OOM_GPU
-        if ran_out and self.rules_out(trial) is None:
-            self._over.append(trial)
+        if isinstance(outcome, Finished):
+            self._finished[trial.measure, _footprint(trial.overrides)] = None
+            self._over = [over for over in self._over if not _refutes(trial.measure, trial.overrides, over)]
+        elif isinstance(outcome, Failed) and outcome.failure_class is FailureClass.OOM_GPU:
+            by_chance = any(_refutes(measure, settings, trial) for measure, settings in self._finished)
+            if not by_chance and self.rules_out(trial) is None:
+                self._over.append(trial)
 
     def rules_out(self, trial: Trial) -> Trial | None:
         """A trial that ran out of memory and needed no more of it than this one, None if there is none."""
         alike = (over for over in self._over if over.measure is trial.measure)
         return next((over for over in alike if needs_as_much(trial.overrides, over.overrides)), None)
+
+
+def _footprint(settings: Overrides) -> Overrides:
+    """The settings without those that take no memory: few are different however many trials there are."""
+    return Overrides.of([(key, value) for key, value in settings if not _is_neutral(key)])
+
+
+def _refutes(measure: Measure, settings: Overrides, over: Trial) -> bool:
+    return measure is over.measure and needs_as_much(settings, over.overrides)
 
 
 def needs_as_much(settings: Overrides, over: Overrides) -> bool:
