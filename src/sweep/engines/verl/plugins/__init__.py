@@ -16,6 +16,7 @@ EXTENSIONS = {
     "verl.trainer.ppo.core_algos": "kl_band_hook",
     "verl.trainer.ppo.v1.trainer_sync": "trainer",
     "verl.utils.model": "value_head_hook",
+    "verl.utils.tensordict_utils": "jagged_rows_hook",
     "verl.utils.torch_functional": "log_probs_hook",
     "verl.workers.engine.fsdp.transformer_impl": "adaptive_clip_hook",
     "verl.workers.rollout.router": "router_hook",
