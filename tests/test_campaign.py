@@ -13,10 +13,13 @@ from sweep.config import compose, to_plan
 from sweep.core import verl_keys as keys
 from sweep.core.failure import FailureClass
 from sweep.core.outcome import Failed, Finished
+from sweep.core.plan import found_by
 from sweep.core.trial import Trial
-from sweep.errors import ConfigError, EngineError, StageHalted
+from sweep.errors import BudgetSpent, ConfigError, EngineError, StageHalted
 from sweep.fleet import Fleet
 from sweep.ports import Checkpoint
+from sweep.purse import Purse
+from sweep.report.summary import best_settings
 from tests.fakes import FakeClock, Script, ScriptedEngine, ScriptedRuntime, flat_metrics
 from tests.fakes_store import Disk, DriverKilled, MemoryStore, RecordingObserver
 
@@ -31,6 +34,10 @@ BASE = (
 )
 SETTINGS = (
     "model=tiny",
+    "confirm.seeds=0",
+    "stages.minibatch.rule=eta",
+    "stages.kl.rule=search",
+    "stages.lr_lambda.rule=ladder",
     "budget.steps=20",
     "budget.seeds=1",
     "budget.warmup_steps=2",
@@ -57,6 +64,7 @@ class Bench:
         self.observer = RecordingObserver()
         self.script = script or (lambda trial, warm: Script(metrics=response(trial)))
         self.slots = slots
+        self.gpu_hours: float | None = None
         self.engines: list[ScriptedEngine] = []
         self.left: list[ScriptedRuntime] = []
         self.checkpoints: dict[str, Checkpoint] = {}
@@ -73,7 +81,13 @@ class Bench:
             clock=clock,
             sleep=clock.advance,
         )
-        campaign = Campaign(self.plan, store=self.store, fleet=fleet, observers=[self.observer])
+        campaign = Campaign(
+            self.plan,
+            store=self.store,
+            fleet=fleet,
+            observers=[self.observer],
+            purse=Purse(self.gpu_hours, clock=clock),
+        )
         try:
             return campaign.run()
         finally:
@@ -305,3 +319,59 @@ def test_a_trial_that_ran_out_of_memory_keeps_the_sampler_from_larger_ones(tmp_p
 
 def tokens(trial: Trial) -> int:
     return int(trial.overrides.get(keys.MAX_BATCHED_TOKENS))
+
+
+SHIPPED = ("confirm.seeds=2", *(f"stages.{name}.rule=bracket" for name in ("minibatch", "kl", "lr_lambda")))
+
+
+def test_the_shipped_rules_end_in_a_confirmation_on_seeds_that_no_stage_used(tmp_path):
+    bench = Bench(tmp_path, *SHIPPED)
+    winners = {w.stage: w for w in bench.run()}
+    last = winners["confirm"]
+    found = found_by(w for name, w in winners.items() if name != "confirm")
+    assert last.choice.settings == found
+    assert last.choice.reason.startswith("looked +")
+    records = bench.store.records(bench.plan.stage("confirm"))
+    assert {r.trial.overrides for r in records} == {bench.plan.base, bench.plan.base.merged(found)}
+    searched = {r.trial.seed for s in bench.plan.stages[:-1] for r in bench.store.records(s)}
+    assert not searched & {r.trial.seed for r in records}
+    assert len(records) == 4
+
+
+def test_a_winner_that_new_seeds_find_worse_is_not_what_the_campaign_ends_with(tmp_path):
+    def script(trial: Trial, warm: bool) -> Script:
+        changed = trial.overrides != bench.plan.base
+        gain = 0.3 * (0.5 if trial.seed > 1000 else 1.4) if changed else 0.3
+
+        def metrics(step: int) -> dict[str, float]:
+            return flat_metrics(step) | {"critic/score/mean": 0.1 + gain * step / trial.steps}
+
+        return Script(metrics=metrics)
+
+    bench = Bench(tmp_path, *SHIPPED, script=script)
+    winners = bench.run()
+    assert "worse than the base, which is kept" in winners[-1].choice.reason
+    assert best_settings(bench.plan, list(winners)) == bench.plan.base
+
+
+def test_other_numbers_of_new_seeds_make_the_confirmation_stale_and_nothing_else(tmp_path):
+    bench = Bench(tmp_path, *SHIPPED)
+    bench.run()
+    bench.plan = replace(planned(*SHIPPED, "confirm.seeds=3"), folder=str(tmp_path))
+    with pytest.raises(ConfigError, match="stage confirm is frozen"):
+        bench.run()
+
+
+def test_gpu_hours_stop_the_campaign_and_more_of_them_go_on_where_it_ended(tmp_path):
+    whole = Bench(tmp_path / "whole", *SHIPPED)
+    whole.run()
+    bench = Bench(tmp_path / "part", *SHIPPED)
+    bench.gpu_hours = 100 / 3600
+    with pytest.raises(BudgetSpent, match=r"budget.gpu_hours=0.0277778 ends the campaign: .* are spent") as caught:
+        bench.run()
+    assert caught.value.exit_code == 5
+    before = len(bench.trained())
+    assert 0 < before < len(whole.trained())
+    bench.gpu_hours = None
+    bench.run()
+    assert bench.trained() == whole.trained()

@@ -106,3 +106,20 @@ def test_an_interrupt_ends_politely_with_the_command_to_go_on(number: int, tmp_p
     assert process.returncode == INTERRUPTED
     assert f"go on with: python -m sweep {' '.join(arguments)}" in error
     assert (tmp_path / "runs" / "long" / "optuna.db").exists()
+
+
+def test_a_plan_is_printed_and_nothing_is_made(tmp_path: Path):
+    done = sweep("plan=true", "model=qwen2.5-7b", f"runs={tmp_path / 'runs'}", cwd=tmp_path)
+    assert done.returncode == DONE, done.stderr
+    assert "all " in done.stdout
+    assert done.stdout.strip().endswith("nothing was started")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_spent_budget_exits_5_and_prints_the_command_that_goes_on(tmp_path: Path):
+    asked = ("engine=rehearsal", f"runs={tmp_path / 'runs'}", "stage=minibatch")
+    done = sweep(*asked, "budget.gpu_hours=1e-9", cwd=tmp_path)
+    assert done.returncode == 5
+    assert "finished trials are kept, go on with: python -m sweep engine=rehearsal" in done.stderr
+    assert "budget.gpu_hours=2e-09" in done.stderr
+    assert sweep(*asked, cwd=tmp_path).returncode == DONE

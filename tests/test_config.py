@@ -10,7 +10,7 @@ import pytest
 from sweep.config import ROOT, compose, missing_upstream, to_plan
 from sweep.core import verl_keys as keys
 from sweep.core.overrides import Overrides
-from sweep.core.stage import EtaRule, LadderRule, SearchRule
+from sweep.core.stage import BracketRule, ConfirmRule, EtaRule, LadderRule, SearchRule
 from sweep.core.trial import Measure
 from sweep.errors import ConfigError
 
@@ -35,12 +35,45 @@ def test_every_cluster_composes_and_a_given_one_is_filled(cluster: str):
 
 def test_every_file_in_sweeps_is_a_stage_and_the_four_come_in_their_order():
     plan = to_plan(compose([]))
-    assert sorted(s.name for s in plan.stages) == STAGES
+    assert sorted(s.name for s in plan.stages) == [name for name in STAGES if name != "retest"]
     assert [s.name for s in plan.stages][:4] == ["minibatch", "kl", "token_budget", "lr_lambda"]
     rules = {s.name: type(s.rule) for s in plan.stages}
-    assert rules["minibatch"] is EtaRule
-    assert rules["kl"] is SearchRule
-    assert rules["token_budget"] is rules["lr_lambda"] is LadderRule
+    assert rules["minibatch"] is rules["kl"] is rules["lr_lambda"] is BracketRule
+    assert rules["token_budget"] is LadderRule
+    assert rules["confirm"] is ConfirmRule
+
+
+def test_the_articles_method_is_there_in_full_by_a_setting_a_stage():
+    asked = ["minibatch.rule=article", "kl.rule=search", "lr_lambda.rule=ladder"]
+    plan = to_plan(compose([f"stages.{line}" for line in asked]))
+    assert plan.stage("minibatch").rule == EtaRule(literal=True)
+    assert type(plan.stage("kl").rule) is SearchRule
+    assert type(plan.stage("lr_lambda").rule) is LadderRule
+
+
+def test_the_confirmation_comes_last_and_can_be_left_out_and_the_retest_taken_in():
+    plan = to_plan(compose(["confirm.seeds=2", "confirm.retest=true"]))
+    assert [s.name for s in plan.stages][4:] == ["retest", "confirm"]
+    assert plan.upstream_of(plan.stage("confirm")) == ("minibatch", "kl", "token_budget", "lr_lambda", "retest")
+    assert not set(plan.seeds_of(plan.stage("confirm"))) & set(plan.seeds)
+    assert [s.name for s in to_plan(compose(["confirm.seeds=0"])).stages][4:] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("bracket.most_points=1", "at least 2"),
+        ("bracket.moves=0", "at least 1"),
+        ("bracket.first_factor=1.0", "positive, not 1"),
+        ("bracket.near_share=1.0", "from 0 to 1"),
+        ("knobs.kl_coef.high=0.0005", "needs a range"),
+    ],
+)
+def test_a_bracket_that_cannot_move_is_refused(line: str, says: str):
+    key, _, value = line.partition("=")
+    plus = "++" if key.startswith("bracket") else ""
+    with pytest.raises(ConfigError, match=says):
+        to_plan(compose([f"{plus}stages.kl.{key}={value}"]))
 
 
 def test_the_default_budget_of_a_real_model_is_the_articles_500_steps():
@@ -50,7 +83,7 @@ def test_the_default_budget_of_a_real_model_is_the_articles_500_steps():
 
 
 def test_a_constant_of_a_stage_can_be_set_from_the_command_line():
-    stage = to_plan(compose(["stages.minibatch.eta.first_factor=0.8", "stages.kl.budget.trials=9"])).stages
+    stage = to_plan(compose(["stages.minibatch.bracket.first_factor=0.8", "stages.kl.budget.trials=9"])).stages
     assert stage[0].rule.first_factor == 0.8
     assert stage[1].budget.trials == 9
 
@@ -76,7 +109,7 @@ def test_on_gpus_the_token_budget_is_measured_on_vllm_alone_unless_it_is_set_bac
     stage = to_plan(compose([f"model={model}"])).stage("token_budget")
     assert (stage.measure, stage.budget.steps, stage.budget.warmup_steps) == (Measure.ROLLOUT, 7, 2)
     back = to_plan(compose([f"model={model}", "stages.token_budget.measure=training"])).stage("token_budget")
-    assert (back.measure, back.budget.steps, back.budget.warmup_steps) == (Measure.TRAINING, 500, 5)
+    assert (back.measure, back.budget.steps, back.budget.warmup_steps) == (Measure.TRAINING, 40, 5)
     assert {s.measure for s in to_plan(compose([f"model={model}"])).stages if s != stage} == {Measure.TRAINING}
 
 
@@ -97,7 +130,10 @@ def test_what_a_stage_measures_is_part_of_what_its_winner_stands_on():
     [
         (["model=gpt5"], r"model must be one of .*tiny.*, got 'gpt5'"),
         (["task=chess"], r"task must be one of arithmetic, gsm8k, got 'chess'"),
-        (["stage=minibtach"], r"stage must be one of minibatch, kl, token_budget, lr_lambda, all, got 'minibtach'"),
+        (
+            ["stage=minibtach"],
+            r"stage must be one of minibatch, kl, token_budget, lr_lambda, confirm, all, got 'minibtach'",
+        ),
         (["engine=trl"], "engine must be one of verl, rehearsal, got 'trl'"),
         (["budget.stepz=3"], r"no setting is called budget\.stepz; nearest: budget\.steps"),
         (["budget.steps=many"], "'many'.*Integer"),

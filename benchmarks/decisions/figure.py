@@ -11,7 +11,11 @@ from benchmarks.decisions.summary import GRID_STEPS
 from benchmarks.decisions.verdicts import CVS
 
 COLOURS = dict(
-    zip(METHODS, ("#0b6e4f", "#b23a48", "#1b998b", "#08415c", "#e09f3e", "#9e9e9e", "#6a4c93", "#c9ada7"), strict=True)
+    zip(
+        METHODS,
+        ("#0b6e4f", "#b23a48", "#1b998b", "#08415c", "#e09f3e", "#9e9e9e", "#6a4c93", "#c9ada7", "#495057"),
+        strict=True,
+    )
 )
 
 

@@ -7,8 +7,8 @@ without stores, runtimes and observers: a rule decides, the world answers, the w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import optuna
@@ -21,18 +21,16 @@ from sweep.core.outcome import Finished
 from sweep.core.overrides import Overrides
 from sweep.core.plan import ModelFacts
 from sweep.core.progress import Progress, Proposal, Record
-from sweep.core.stage import CustomRule, EtaRule, SearchRule, Stage, StageBudget
+from sweep.core.stage import SearchRule, Stage
 from sweep.core.trial import Trial
-from sweep.engines.rehearsal.surfaces import RANGES
 from sweep.stage_files import stage_from
 from sweep.stages import decide, objective
 from sweep.stats.verdict import DEFAULT_SEEDS
 
-SHORT_STEPS = 40
-"""Steps of a trial that only measures throughput."""
-
 ROOT = Path(__file__).resolve().parents[2]
 ORDER = ("minibatch", "kl", "token_budget", "lr_lambda")
+EARLIER = {"minibatch": "eta", "kl": "search", "lr_lambda": "ladder"}
+"""Rules that keep a value unless another is told apart or leads by a margin, in place of the shipped ones."""
 MODEL = ModelFacts("benchmark", "none", needs_gpu=True, gpus=8, gpu_gib=80.0, hidden_size=4096)
 
 
@@ -46,34 +44,30 @@ class Played:
     halted: str = ""
 
 
-def stages(*, seeds: int | None = None, literal: bool = False) -> tuple[Stage, ...]:
-    """The four stages as shipped, or with another number of seeds an arm may use, or under the article's rule."""
+def stages(
+    rules: Mapping[str, str] | None = None,
+    *,
+    order: Sequence[str] = ORDER,
+    seeds: int | None = None,
+    prove: bool = False,
+) -> tuple[Stage, ...]:
+    """The stages that search as shipped, or with other rules by stage, other seeds an arm, or proven peaks."""
     shipped = yaml.safe_load((ROOT / "conf" / "config.yaml").read_text())["budget"]
-    budget = {"steps": STEPS, "warmup_steps": WARMUP, "seeds": seeds or shipped["seeds"]}
+    budget = {**shipped, "steps": STEPS, "warmup_steps": WARMUP, "seeds": seeds or shipped["seeds"]}
     loaded = []
-    for name in ORDER:
-        text = (ROOT / "sweeps" / f"{name}.yaml").read_text()
-        stage = stage_from(name, yaml.safe_load(_filled(text, budget)), BASE, MODEL)
-        if literal and isinstance(stage.rule, EtaRule):
-            stage = replace(stage, rule=replace(stage.rule, literal=True))
-        loaded.append(stage)
+    for name in order:
+        content = yaml.safe_load(_filled((ROOT / "sweeps" / f"{name}.yaml").read_text(), budget))
+        content["rule"] = (rules or {}).get(name, content["rule"])
+        if "bracket" in content:
+            content["bracket"]["prove"] = prove
+        loaded.append(stage_from(name, content, BASE, MODEL))
     return tuple(loaded)
-
-
-def bracketed(rule: str, seeds: int) -> tuple[Stage, ...]:
-    """The four stages with their knobs and objectives under the rule `benchmarks.decisions.bracket_rule`."""
-    found = []
-    for stage in stages(seeds=seeds):
-        knobs = tuple(replace(k, low=RANGES[k.key][0], high=RANGES[k.key][1]) for k in stage.knobs if k.key in RANGES)
-        steps = SHORT_STEPS if stage.name == "token_budget" else STEPS
-        budget = StageBudget(trials=1000, steps=steps, seeds=seeds, warmup_steps=WARMUP)
-        custom = CustomRule(f"benchmarks.decisions.bracket_rule:{rule}")
-        found.append(replace(stage, rule=custom, knobs=knobs, budget=budget))
-    return tuple(found)
 
 
 def _filled(text: str, budget: Mapping[str, int]) -> str:
     """The stage file with what it takes from the campaign's budget."""
+    least = str(min(budget["throughput_steps"], budget["steps"]))
+    text = text.replace('"${least:${budget.throughput_steps},${budget.steps}}"', least)
     return re.sub(r'"\$\{budget\.(\w+)\}"', lambda m: str(budget[m[1]]), text)
 
 
@@ -118,9 +112,10 @@ def _record(stage: Stage, world: World, held: Overrides, proposal: Proposal) -> 
 
 OURS: dict[str, Callable[[], tuple[Stage, ...]]] = {
     "staged, as shipped": stages,
-    "staged, article's rule": lambda: stages(seeds=1, literal=True),
-    "staged, bracket": lambda: bracketed("bold", 1),
-    "staged, bracket, confirmed": lambda: bracketed("confirmed", DEFAULT_SEEDS),
+    "staged, with retest": lambda: stages(order=(*ORDER, "retest")),
+    "staged, every peak proven": lambda: stages(seeds=DEFAULT_SEEDS, prove=True),
+    "staged, by verdicts": lambda: stages(EARLIER),
+    "staged, article's rule": lambda: stages({**EARLIER, "minibatch": "article"}),
 }
 
 

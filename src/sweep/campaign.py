@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sweep.core import failure_policy
@@ -16,14 +16,15 @@ from sweep.core.decision import Ask, Freeze, Halt, Launch, Wait
 from sweep.core.failure import FailureClass
 from sweep.core.outcome import Failed, Finished, Outcome
 from sweep.core.overrides import Overrides
-from sweep.core.plan import CampaignPlan
-from sweep.core.progress import Progress, Proposal
+from sweep.core.plan import CampaignPlan, found_by
+from sweep.core.progress import Progress, Proposal, replicated
 from sweep.core.stage import Stage
 from sweep.core.trial import Trial
 from sweep.core.winner import Score, Winner
 from sweep.errors import ConfigError, EngineError, StageHalted
 from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
 from sweep.ports import Observer, Store
+from sweep.purse import Purse, paid_outcomes
 from sweep.stages import decide, objective
 from sweep.stages.memory_bound import MemoryBound
 
@@ -62,6 +63,7 @@ class Campaign:
         observers: Iterable[Observer] = (),
         screen: Screen = lambda trial: "",
         versions: Mapping[str, str] | None = None,
+        purse: Purse | None = None,
     ) -> None:
         self._plan = plan
         self._store = store
@@ -69,6 +71,7 @@ class Campaign:
         self._observers = tuple(observers)
         self._screen = screen
         self._versions = tuple(sorted((versions or {}).items()))
+        self._purse = purse or Purse()
         self._running: dict[str, Running] = {}
         self._memory = MemoryBound()
         self._ruled_out = 0
@@ -80,14 +83,16 @@ class Campaign:
         Raises:
             StageHalted: if a rule cannot name a winner.
             EngineError: if the environment keeps failing.
+            BudgetSpent: if the campaign may not spend more; what finished is kept.
         """
+        self._purse.fill(paid_outcomes(self._plan, self._store))
         return tuple(self._stage(self._plan.stage(name)) for name in self._plan.wanted)
 
     def _stage(self, stage: Stage) -> Winner:
         upstream = self._upstream(stage)
         frozen = next((w for w in self._store.winners() if w.stage == stage.name), None)
         stands_on = self._plan.stands_on(stage, upstream)
-        base = self._base(upstream)
+        base = self._plan.base_of(stage, upstream)
         if frozen is not None:
             _refuse_stale(frozen, stands_on, base)
             return frozen
@@ -96,12 +101,12 @@ class Campaign:
         for record in self._store.records(stage):
             self._memory.learn(record.trial, record.outcome)
         self._take_up_orphans(stage)
-        choice = self._search(stage, base).choice
+        choice = self._search(stage, base, upstream).choice
         winner = Winner(
             stage=stage.name,
             choice=choice,
             rule=type(stage.rule).__name__,
-            seeds=self._plan.seeds[: stage.budget.seeds],
+            seeds=self._plan.seeds_of(stage)[: stage.budget.seeds],
             stands_on=stands_on,
             base=base,
             upstream=tuple((w.stage, w.stands_on) for w in upstream),
@@ -112,8 +117,8 @@ class Campaign:
             observer.stage_frozen(stage, winner)
         return winner
 
-    def _search(self, stage: Stage, base: Overrides) -> Freeze:
-        progress = Progress(base, (), self._plan.seeds)
+    def _search(self, stage: Stage, base: Overrides, upstream: tuple[Winner, ...]) -> Freeze:
+        progress = self._start_of(stage, base, upstream)
         while True:
             progress = progress.later(self._store.records(stage))
             decision = decide(stage, progress)
@@ -133,11 +138,26 @@ class Campaign:
                 case Halt(reason):
                     raise StageHalted(stage.name, reason)
 
-    def _base(self, upstream: tuple[Winner, ...]) -> Overrides:
-        base = self._plan.base
-        for winner in upstream:
-            base = base.merged(winner.choice.settings)
-        return base
+    def _start_of(self, stage: Stage, base: Overrides, upstream: tuple[Winner, ...]) -> Progress:
+        """What the stage's rule knows before its first trial."""
+        earlier = [self._plan.stage(w.stage) for w in upstream]
+        found = found_by(upstream)
+        return Progress(
+            base,
+            (),
+            self._plan.seeds_of(stage),
+            replicates=replicated(r for s in earlier for r in self._store.records(s)),
+            found=found,
+            searched=self._seen_by_the_search(stage, found),
+        )
+
+    def _seen_by_the_search(self, stage: Stage, found: Overrides) -> tuple[Finished, Finished] | None:
+        """The runs of all winners together and of the base on the search's first seed, if both finished."""
+        trials = (
+            Trial(o, self._plan.seeds[0], stage.budget.steps) for o in (self._plan.base.merged(found), self._plan.base)
+        )
+        own, base = (self._store.find(trial.id) for trial in trials)
+        return (own, base) if isinstance(own, Finished) and isinstance(base, Finished) else None
 
     def _upstream(self, stage: Stage) -> tuple[Winner, ...]:
         frozen = {w.stage: w for w in self._store.winners()}
@@ -167,10 +187,12 @@ class Campaign:
             self._store.discard(run.stage, run.proposal, f"trial {run.trial.id} is running already")
             self._attend()
             return
-        self._store.intend(run.stage, run.proposal, run.trial)
         known = self._store.find(run.trial.id)
+        if not isinstance(known, Finished):
+            self._purse.check(another=True)
+        self._store.intend(run.stage, run.proposal, run.trial)
         if isinstance(known, Finished):
-            self._settle(run, known)
+            self._settle(run, replace(known, wall_seconds=0.0))  # paid for where it ran
             return
         for observer in self._observers:
             observer.trial_started(run.stage, run.proposal, run.trial, self.folder(run.trial))
@@ -215,20 +237,22 @@ class Campaign:
         """Wait for news of the running trials and record it."""
         for event in self._fleet.wait(WAIT_SECONDS):
             self._on(event)
+        self._purse.check()
 
     def _on(self, event: FleetEvent) -> None:
         run = self._running.get(event.trial.id)
         if run is None:
             return
         match event:
-            case Started():
-                pass
+            case Started(trial, _, start_seconds):
+                self._purse.started(trial.id, start_seconds)
             case Stepped(trial, step, metrics):
                 self._idle_faults.clear()
                 for observer in self._observers:
                     observer.stepped(run.stage, trial, step, metrics)
             case Ended(trial, outcome):
                 del self._running[trial.id]
+                self._purse.ended(trial.id, outcome)
                 self._ended(run, outcome)
 
     def _ended(self, run: Running, outcome: Outcome) -> None:

@@ -1,18 +1,19 @@
 """`python -m sweep`: reads the command line, runs the campaign, and turns every ending into an exit code.
 
 Exit codes: 0 done, 1 a bug or a broken environment, 2 configuration, 3 halted by a rule, 4 done but trials failed,
-130 interrupted. Nothing heavy is imported before the request is known to make sense.
+5 budget spent, 130 interrupted. Nothing heavy is imported before the request is known to make sense.
 """
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
-from sweep.errors import ConfigError, SweepError
+from sweep.errors import BudgetSpent, ConfigError, SweepError
 
 DONE, BUG, CONFIGURATION, HALTED, TRIALS_FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -29,6 +30,8 @@ Running the same command again goes on where it ended.
   campaign=NAME                                   everything goes to runs/NAME/ (the model's name)
   earlier=NAME                                    another campaign, whose finished trials count here where equal
   budget.steps=N  budget.seeds=N                  training steps a trial, seeds an arm
+  plan=true                                       print trials, hours and GPU-hours to come; start nothing
+  budget.gpu_hours=N                              stop, to be continued, when so many are spent
   engine=verl|rehearsal                           real trials, or simulated ones in seconds
   'verl=["trainer.test_freq=50"]'                 further verl settings
   stages.STAGE.KEY=VALUE                          any constant of sweeps/STAGE.yaml
@@ -37,7 +40,8 @@ Running the same command again goes on where it ended.
   --version   print the version and stop
   --help      print this and stop
 
-exit codes: 0 done, 1 bug or broken environment, 2 configuration, 3 halted by a rule, 4 done but trials failed
+exit codes: 0 done, 1 bug or broken environment, 2 configuration, 3 halted by a rule, 4 done but trials failed,
+  5 budget.gpu_hours spent: more of them go on
 see also: python -m sweep.preflight, sweep.diagnose, sweep.doctor (each with --help)
 """
 
@@ -53,6 +57,9 @@ def run(arguments: Sequence[str]) -> int:
     """The exit code of the command line; one clear message on standard error unless it is 0."""
     try:
         return _run(arguments)
+    except BudgetSpent as error:
+        print(f"sweep: {error}; finished trials are kept, go on with: {_with_more(arguments, error)}", file=sys.stderr)
+        return error.exit_code
     except SweepError as error:
         print(f"sweep: {_shown(str(error))}", file=sys.stderr)
         return error.exit_code
@@ -67,6 +74,13 @@ def _shown(text: str) -> str:
     from sweep.adapters.redaction import scrubbed
 
     return scrubbed(text)
+
+
+def _with_more(arguments: Sequence[str], error: BudgetSpent) -> str:
+    """The same command with twice the budget."""
+    key = "budget.gpu_hours="
+    kept = [shlex.quote(a) for a in arguments if not a.startswith(key)]
+    return " ".join(["python -m sweep", *kept, f"{key}{2 * error.limit:g}"])
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -109,4 +123,7 @@ def _campaign(overrides: Sequence[str], *, only_print: bool) -> int:
         return DONE
     from sweep import wiring
 
+    if config.plan:
+        print(wiring.price(plan))
+        return DONE
     return TRIALS_FAILED if wiring.run_campaign(config, plan) else DONE

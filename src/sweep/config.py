@@ -9,14 +9,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from sweep.core import verl_keys as keys
 from sweep.core.overrides import Overrides
 from sweep.core.plan import CampaignPlan, ModelFacts, Timeouts
-from sweep.core.stage import Stage
+from sweep.core.stage import ConfirmRule, Stage
 from sweep.errors import ConfigError
 from sweep.stage_files import parse_settings, stage_from
 from sweep.tasks import assets
@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CAMPAIGN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ALL_STAGES = "all"
 ENGINES = ("verl", "rehearsal")
+RETEST, CONFIRM = "retest", "confirm"
+"""The stages that `confirm:` switches."""
 
 
 @dataclass
@@ -37,6 +39,16 @@ class BudgetConfig:
     seeds: int = 1
     warmup_steps: int = 5
     schedule_steps: int = 10000
+    throughput_steps: int = 40
+    gpu_hours: float | None = None
+
+
+@dataclass
+class ConfirmConfig:
+    """`confirm:`"""
+
+    seeds: int = 3
+    retest: bool = False
 
 
 @dataclass
@@ -98,6 +110,7 @@ class CampaignConfig:
     plan: bool = False
     verl: list[str] = field(default_factory=list)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
+    confirm: ConfirmConfig = field(default_factory=ConfirmConfig)
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -121,6 +134,7 @@ def compose(overrides: Sequence[str], root: Path = ROOT) -> CampaignConfig:
     try:
         GlobalHydra.instance().clear()
         _offer_sweeps(root / "sweeps")
+        OmegaConf.register_new_resolver("least", min, replace=True)
         with initialize_config_dir(str(root / "conf"), version_base=None):
             composed = hydra_compose("config", overrides=[*_own_stages(root), *overrides])
         typed = OmegaConf.merge(OmegaConf.structured(CampaignConfig), composed)
@@ -153,7 +167,7 @@ def to_plan(config: CampaignConfig) -> CampaignPlan:
         config.model.gpu_gib,
         config.model.hidden_size,
     )
-    stages = _in_order([stage_from(name, content, base, model) for name, content in config.stages.items()])
+    stages = _in_order(_after_all(_stages(config, base, model)))
     folder = Path(config.runs) / config.campaign
     return CampaignPlan(
         name=config.campaign,
@@ -173,12 +187,26 @@ def to_plan(config: CampaignConfig) -> CampaignPlan:
             config.runtime.end_seconds,
             config.cluster.unattended_seconds,
         ),
+        gpu_hours=config.budget.gpu_hours,
         storage_url=config.storage or _storage_file(folder),
         earlier=config.earlier,
         earlier_url=config.storage or _storage_file(Path(config.runs) / (config.earlier or "")),
         tracking_uri=config.tracking or f"sqlite:///{folder.resolve() / 'mlflow.db'}",
         configuration=as_mapping(config),
     )
+
+
+def _stages(config: CampaignConfig, base: Overrides, model: ModelFacts) -> list[Stage]:
+    """The stages that the campaign has; without new seeds there is no confirmation, and no second test if not asked."""
+    left_out = {name for name, asked in ((RETEST, config.confirm.retest), (CONFIRM, config.confirm.seeds)) if not asked}
+    wanted = {name: content for name, content in config.stages.items() if name not in left_out}
+    return [stage_from(name, content, base, model) for name, content in wanted.items()]
+
+
+def _after_all(stages: list[Stage]) -> list[Stage]:
+    """The stages with every confirmation after all stages that search."""
+    searching = tuple(s.name for s in stages if not isinstance(s.rule, ConfirmRule))
+    return [replace(s, follows=searching) if isinstance(s.rule, ConfirmRule) else s for s in stages]
 
 
 def _storage_file(folder: Path) -> str:
@@ -216,7 +244,7 @@ def _offer_sweeps(folder: Path) -> None:
 
 def _own_stages(root: Path) -> list[str]:
     """Stages that a user added to `sweeps/`: every file there is a stage, whether conf/config.yaml names it or not."""
-    known = {"minibatch", "kl", "token_budget", "lr_lambda"}
+    known = {"minibatch", "kl", "token_budget", "lr_lambda", RETEST, CONFIRM}
     return [
         f"+sweeps@stages.{file.stem}={file.stem}"
         for file in sorted((root / "sweeps").glob("*.yaml"))
@@ -255,10 +283,13 @@ def _check_numbers(config: CampaignConfig) -> None:
         ("budget.steps", budget.steps, 1),
         ("budget.seeds", budget.seeds, 1),
         ("budget.warmup_steps", budget.warmup_steps, 0),
+        ("confirm.seeds", config.confirm.seeds, 0),
         ("cluster.slots", config.cluster.slots, 0),
     ):
         if value < least:
             raise ConfigError(f"{name} must be at least {least}, got {value}")
+    if budget.gpu_hours is not None and not budget.gpu_hours > 0:
+        raise ConfigError(f"budget.gpu_hours must be above 0, or null for no limit, got {budget.gpu_hours}")
     if budget.warmup_steps >= budget.steps:
         raise ConfigError(
             f"budget.warmup_steps must be below budget.steps, got {budget.warmup_steps} and {budget.steps}"

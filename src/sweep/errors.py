@@ -30,6 +30,17 @@ class StageHalted(SweepError):
         self.reason = reason
 
 
+class BudgetSpent(SweepError):
+    """The campaign's GPU-hours are gone; the same command with more of them goes on."""
+
+    exit_code = 5
+
+    def __init__(self, spent: float, limit: float, needed: float) -> None:
+        why = f"and another trial takes about {needed:.3g}" if needed else "and nothing is left"
+        super().__init__(f"budget.gpu_hours={limit:g} ends the campaign: {spent:.3g} are spent {why}")
+        self.limit = limit
+
+
 class StoreError(SweepError):
     """The trial storage cannot be opened, read or written."""
 

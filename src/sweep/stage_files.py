@@ -10,6 +10,8 @@ from sweep.core import verl_keys as keys
 from sweep.core.overrides import Overrides
 from sweep.core.plan import ModelFacts
 from sweep.core.stage import (
+    BracketRule,
+    ConfirmRule,
     Constraint,
     CustomRule,
     EtaRule,
@@ -34,9 +36,9 @@ MOST_KNOBS = 2
 VLLM = "vllm"
 """verl's name of the rollout that can be measured alone; also its rollout on GPUs where nothing else is asked for."""
 
-RULES = ("eta", "article", "ladder", "search")
+RULES = ("bracket", "eta", "article", "ladder", "search", "confirm")
 KEYS = frozenset(
-    {"knobs", "fixed", "rule", "eta", "ladder", "search", "objective", "objective_options", "constraints"}
+    {"knobs", "fixed", "rule", "bracket", "eta", "ladder", "search", "objective", "objective_options", "constraints"}
     | {"budget", "follows", "cost_key", "measure", "rounds"}
 )
 T = TypeVar("T")
@@ -51,7 +53,9 @@ def stage_from(name: str, content: Mapping[str, Any], base: Overrides, model: Mo
     where = f"sweeps/{name}.yaml"
     _known_keys(where, content, KEYS)
     knobs = tuple(_built(Knob, f"{where}: knobs.{n}", k) for n, k in content.get("knobs", {}).items())
-    if not 1 <= len(knobs) <= MOST_KNOBS:
+    if content.get("rule") == "confirm" and knobs:
+        raise ConfigError(f"{where}: a confirmation has no knobs, got {len(knobs)}")
+    if content.get("rule") != "confirm" and not 1 <= len(knobs) <= MOST_KNOBS:
         raise ConfigError(f"{where}: a stage has one or two knobs, got {len(knobs)}")
     measure = _measure(where, content, base, model)
     stage = Stage(
@@ -67,6 +71,7 @@ def stage_from(name: str, content: Mapping[str, Any], base: Overrides, model: Mo
         cost_key=content.get("cost_key"),
         follows=tuple(content.get("follows", ())),
         measure=measure,
+        objective_options=Overrides.of(content.get("objective_options", {})),
     )
     if stage.budget.trials < 2:
         raise ConfigError(f"{where}: budget.trials must be at least 2 (the baseline and a candidate)")
@@ -122,6 +127,10 @@ def _budget(where: str, content: Mapping[str, Any], measure: Measure) -> StageBu
 
 def _rule(where: str, content: Mapping[str, Any], base: Overrides, model: ModelFacts, knobs: tuple[Knob, ...]) -> Rule:
     match content.get("rule"):
+        case "bracket":
+            return _bracket_rule(where, content, knobs)
+        case "confirm":
+            return ConfirmRule()
         case "eta":
             return _built(EtaRule, f"{where}: eta", content.get("eta", {}))
         case "article":
@@ -134,6 +143,29 @@ def _rule(where: str, content: Mapping[str, Any], base: Overrides, model: ModelF
             return CustomRule(path)
         case other:
             raise ConfigError(f"{where}: rule must be one of {', '.join(RULES)} or module:function, got {other!r}")
+
+
+def _bracket_rule(where: str, content: Mapping[str, Any], knobs: tuple[Knob, ...]) -> BracketRule:
+    given = dict(content.get("bracket", {}))
+    if "eta" in content:
+        given["article"] = _built(EtaRule, f"{where}: eta", content["eta"])
+    rule = _built(BracketRule, f"{where}: bracket", given)
+    for name, good, wanted in (
+        ("most_points", rule.most_points >= 2, "at least 2"),
+        ("moves", rule.moves >= 1, "at least 1"),
+        (
+            "first_factor",
+            rule.first_factor is None or (rule.first_factor > 0 and rule.first_factor != 1),
+            "positive, not 1",
+        ),
+        ("near_share", 0 <= rule.near_share < 1, "from 0 to 1"),
+    ):
+        if not good:
+            raise ConfigError(f"{where}: bracket.{name} must be {wanted}, got {getattr(rule, name)}")
+    for knob in knobs:
+        if not knob.low < knob.high or (knob.log and knob.low <= 0):
+            raise ConfigError(f"{where}: a bracket needs a range, got {knob.low:g} to {knob.high:g} for {knob.key}")
+    return rule
 
 
 def _search_rule(where: str, content: Mapping[str, Any]) -> SearchRule:

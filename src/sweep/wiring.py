@@ -14,11 +14,13 @@ from sweep.config import CampaignConfig, missing_upstream, sources
 from sweep.core.failure import FailureClass
 from sweep.core.overrides import content_hash
 from sweep.core.plan import CampaignPlan
+from sweep.core.progress import Record
 from sweep.core.trial import Trial
 from sweep.core.winner import Winner
 from sweep.errors import ConfigError, StoreError, SweepError
 from sweep.fleet import Fleet
 from sweep.ports import CampaignInfo, Engine, Observer, Store
+from sweep.purse import Purse
 from sweep.tasks import assets
 
 if TYPE_CHECKING:
@@ -50,6 +52,23 @@ def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
         store.close()
 
 
+def price(plan: CampaignPlan) -> str:
+    """What the wanted stages can still cost, as text; makes and starts nothing."""
+    from sweep.adapters.optuna_store import OptunaStore
+    from sweep.report.price import price_text, stage_prices, step_seconds
+
+    records: dict[str, tuple[Record, ...]] = {}
+    frozen: list[str] = []
+    if not _missing_file(plan.storage_url):
+        store = OptunaStore.open(plan.storage_url, plan.name, driver=False)
+        try:
+            records = {stage.name: store.records(stage) for stage in plan.stages}
+            frozen = [w.stage for w in store.winners()]
+        finally:
+            store.close()
+    return price_text(plan, stage_prices(plan, frozen, records), step_seconds(records))
+
+
 def _run(plan: CampaignPlan, store: Store, engine: Engine, folder: Path, screen: Screen, paths: dict[str, str]) -> bool:
     from sweep.report.failures import failure_lines
     from sweep.report.summary import write_summary
@@ -70,6 +89,7 @@ def _run(plan: CampaignPlan, store: Store, engine: Engine, folder: Path, screen:
         observers=observers,
         screen=screen,
         versions=engine.versions(),
+        purse=Purse(plan.gpu_hours, plan.model.gpus),
     )
     code = 1
     for observer in observers:

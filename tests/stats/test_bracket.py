@@ -87,6 +87,12 @@ def test_the_budget_of_points_is_kept() -> None:
         assert found.position in scores
 
 
+@pytest.mark.parametrize(("most", "values"), [(2, 2), (3, 3), (4, 4)])
+def test_a_small_budget_is_used_in_full(most: int, values: int) -> None:
+    scores, _ = walk(lambda x: -((x + 1.4) ** 2), most_points=most)
+    assert len(scores) == values
+
+
 def test_one_noisy_run_misleads_the_peak_less_than_it_would_as_a_winner() -> None:
     rng = np.random.default_rng(0)
     lost, lost_by_highest = [], []

@@ -7,7 +7,6 @@ attribute `outcome` is written last, so an outcome that can be read is whole.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +50,7 @@ class Stored:
         )
         return cls(
             record=record,
-            score=None if score is None else score_from_json(_restored(score)),
+            score=None if score is None else score_from_json(score),
             attempts=last_attempt_ended(attempts_from_json(attributes.get("attempts", [None])), outcome),
         )
 
@@ -81,7 +80,7 @@ def ending(outcome: Outcome, score: Score | None) -> list[tuple[str, Any]]:
     parts = [text[i : i + PART_CHARACTERS] for i in range(0, len(text), PART_CHARACTERS)]
     written: list[tuple[str, Any]] = [(f"curve.{i}", part) for i, part in enumerate(parts)]
     if score is not None:
-        written.append(("score", _finite(score_json(score))))
+        written.append(("score", score_json(score)))
     return [*written, ("outcome", {**content, "curve_parts": len(parts)})]
 
 
@@ -112,15 +111,3 @@ def outcome_of(attributes: Mapping[str, Any]) -> Outcome:
 def last_attempt_ended(attempts: tuple[Failed | None, ...], outcome: Outcome | None) -> tuple[Failed | None, ...]:
     """The attempts with the trial's own outcome as the end of the last one, if that is a failure."""
     return (*attempts[:-1], outcome) if isinstance(outcome, Failed) and attempts[-1] is None else attempts
-
-
-def _finite(score: dict[str, Any]) -> dict[str, Any]:
-    """The score with None where JSON has no number."""
-    parts = {name: value if math.isfinite(value) else None for name, value in score["parts"].items()}
-    return {**score, "value": score["value"] if math.isfinite(score["value"]) else None, "parts": parts}
-
-
-def _restored(score: dict[str, Any]) -> dict[str, Any]:
-    """The inverse of `_finite`, with NaN for None."""
-    parts = {name: math.nan if value is None else value for name, value in score["parts"].items()}
-    return {**score, "value": math.nan if score["value"] is None else score["value"], "parts": parts}

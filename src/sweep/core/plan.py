@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sweep.core.overrides import Overrides, content_hash
-from sweep.core.stage import Stage
+from sweep.core.overrides import NOTHING, Overrides, content_hash
+from sweep.core.stage import ConfirmRule, Stage
 from sweep.core.trial import Measure
 from sweep.core.winner import Winner
+
+CONFIRM_OFFSET = 1000
+"""Distance of a confirmation's seeds from the search's, so that more seeds for the search never meet them. Ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class CampaignPlan:
     cluster_address: str | None = None
     reuse: bool = True
     timeouts: Timeouts = Timeouts()
+    gpu_hours: float | None = None
     storage_url: str = ""
     earlier: str | None = None
     earlier_url: str = ""
@@ -74,14 +78,32 @@ class CampaignPlan:
             found.extend(u for u in (*self.upstream_of(self.stage(name)), name) if u not in found)
         return tuple(found)
 
+    def seeds_of(self, stage: Stage) -> tuple[int, ...]:
+        """The seeds that the stage may use; a confirmation has its own."""
+        if isinstance(stage.rule, ConfirmRule):
+            return tuple(self.seeds[0] + CONFIRM_OFFSET + i for i in range(stage.budget.seeds))
+        return self.seeds
+
+    def base_of(self, stage: Stage, upstream: Iterable[Winner]) -> Overrides:
+        """What the stage's settings are laid over: the base with the winners before, without them in a confirmation."""
+        return self.base if isinstance(stage.rule, ConfirmRule) else self.base.merged(found_by(upstream))
+
     def stands_on(self, stage: Stage, upstream: tuple[Winner, ...]) -> str:
         """Hash of everything that the stage's result depends on besides its own trials: base, seeds and winners."""
         return content_hash(
             {
                 "base": {k.lstrip("+"): v for k, v in self.base.to_json().items()},
-                "seeds": list(self.seeds),
+                "seeds": list(self.seeds_of(stage)),
                 "steps": stage.budget.steps,
                 **({} if stage.measure is Measure.TRAINING else {"measure": stage.measure.value}),
                 "upstream": {w.stage: w.choice.settings.to_json() for w in upstream},
             }
         )
+
+
+def found_by(winners: Iterable[Winner]) -> Overrides:
+    """The settings of the winners, later ones on top."""
+    found = NOTHING
+    for winner in winners:
+        found = found.merged(winner.choice.settings)
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from operator import is_not
@@ -97,12 +97,17 @@ def _seeds(arm: Mapping[int, Record]) -> int:
 class Progress:
     """A stage's base settings (campaign base with the upstream winners) and its trials, in order of their start.
 
-    `seeds` are the seeds that the stage may use, in the order of use.
+    `seeds` are the seeds that the stage may use, in the order of use. `replicates` are arms of the stages before that
+    ran on several seeds, in the order of their seeds. A confirmation has as `found` what all winners lay over the base,
+    and as `searched` the runs by which the search saw winner and base.
     """
 
     base: Overrides
     records: tuple[Record, ...]
     seeds: tuple[int, ...] = (0,)
+    replicates: tuple[tuple[Finished, ...], ...] = ()
+    found: Overrides = NOTHING
+    searched: tuple[Finished, Finished] | None = None
     index: Index = field(default_factory=Index, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -120,3 +125,12 @@ class Progress:
     def running(self) -> tuple[Record, ...]:
         """The records without an outcome."""
         return self.index.running
+
+
+def replicated(records: Iterable[Record]) -> tuple[tuple[Finished, ...], ...]:
+    """The arms among the records that finished on at least two seeds, each in the order of its seeds."""
+    arms: dict[tuple[Overrides, int], dict[int, Finished]] = {}
+    for record in records:
+        if record.finished is not None:
+            arms.setdefault((record.trial.overrides, record.trial.steps), {})[record.trial.seed] = record.finished
+    return tuple(tuple(runs[seed] for seed in sorted(runs)) for runs in arms.values() if len(runs) > 1)

@@ -77,13 +77,35 @@ class SearchRule:
 
 
 @dataclass(frozen=True, slots=True)
+class BracketRule:
+    """Knobs walked one after the other to the peak of a parabola, one run a value. Constants: `stats.bracket`.
+
+    `first_factor`: first move as a factor of the configured value; None: the range's width over `moves`, upwards
+    where there is room. `prove`: a knob keeps its value unless the peak is *better* by interval over the stage's seeds.
+    `article`: the article's rule for the mini-batch, read on the same trials and reported beside.
+    """
+
+    first_factor: float | None = None
+    moves: int = 4
+    most_points: int = 6
+    near_share: float = 0.2
+    prove: bool = False
+    article: EtaRule | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmRule:
+    """The campaign's base against base and winners, on seeds that no search used."""
+
+
+@dataclass(frozen=True, slots=True)
 class CustomRule:
     """A rule of the user's: `import_path` is `module:function`, called like every other `decide`."""
 
     import_path: str
 
 
-Rule: TypeAlias = EtaRule | LadderRule | SearchRule | CustomRule
+Rule: TypeAlias = BracketRule | EtaRule | LadderRule | SearchRule | ConfirmRule | CustomRule
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -93,16 +94,23 @@ class Winner:
 
 
 def score_json(score: Score) -> dict[str, Any]:
-    """The score as plain JSON types; an unknown standard error is None."""
-    known = score.standard_error == score.standard_error
+    """The score as plain JSON types; what is no finite number is None."""
     return {
-        "value": score.value,
-        "standard_error": score.standard_error if known else None,
-        "parts": dict(score.parts),
+        "value": _number_or_none(score.value),
+        "standard_error": _number_or_none(score.standard_error),
+        "parts": {name: _number_or_none(value) for name, value in score.parts},
     }
 
 
 def score_from_json(content: Mapping[str, Any]) -> Score:
-    """The score that `score_json` described."""
-    error = content["standard_error"]
-    return Score(content["value"], float("nan") if error is None else error, tuple(content["parts"].items()))
+    """The score that `score_json` described, with NaN for what was no finite number."""
+    parts = tuple((name, _number_or_nan(value)) for name, value in content["parts"].items())
+    return Score(_number_or_nan(content["value"]), _number_or_nan(content["standard_error"]), parts)
+
+
+def _number_or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _number_or_nan(value: float | None) -> float:
+    return math.nan if value is None else value

@@ -11,7 +11,8 @@ from typing import Any
 
 from sweep.core.outcome import Diverged, Failed, Finished, Outcome
 from sweep.core.overrides import Overrides
-from sweep.core.plan import CampaignPlan
+from sweep.core.plan import CampaignPlan, found_by
+from sweep.core.stage import ConfirmRule
 from sweep.core.trial import Trial
 from sweep.core.winner import Score, Winner, score_json
 from sweep.ports import Store
@@ -74,7 +75,7 @@ def write_summary(
     _write(folder / "best.yaml", _best_yaml(best))
     if best_script is not None:
         _write(folder / "best.sh", best_script(Trial(best, plan.seeds[0], _whole_run(best))), executable=True)
-    return Summary(table(lines, failure_lines(plan, store), folder), failed)
+    return Summary(table(plan, lines, failure_lines(plan, store), folder), failed)
 
 
 def stage_lines(plan: CampaignPlan, store: Store) -> list[StageLine]:
@@ -102,19 +103,19 @@ def stage_lines(plan: CampaignPlan, store: Store) -> list[StageLine]:
 
 
 def best_settings(plan: CampaignPlan, winners: list[Winner]) -> Overrides:
-    """The campaign's base with every winner on top."""
-    best = plan.base
-    for winner in winners:
-        best = best.merged(winner.choice.settings)
-    return best
+    """The campaign's base with every winner on top, or what a confirmation left of them."""
+    confirmed = next((w for w in winners if isinstance(plan.stage(w.stage).rule, ConfirmRule)), None)
+    return plan.base.merged(found_by(winners) if confirmed is None else confirmed.choice.settings)
 
 
-def table(lines: list[StageLine], failures: list[str], folder: Path) -> str:
+def table(plan: CampaignPlan, lines: list[StageLine], failures: list[str], folder: Path) -> str:
     """Baseline and winner a stage, then the failures and where everything is."""
     head = ("stage", "winner", "objective", "baseline", "winner's", "trials", "spent")
     rows = [head, *(_row(line) for line in lines)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
     text = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    text.append(_ledger(plan, lines))
+    text += [line.winner.choice.reason for line in lines if _confirms(line)]
     text += failures
     text.append(f"winners and evidence: {folder}/frozen/; all settings: {folder}/best.yaml; long run: {folder}/best.sh")
     return "\n".join(text)
@@ -122,13 +123,31 @@ def table(lines: list[StageLine], failures: list[str], folder: Path) -> str:
 
 def _row(line: StageLine) -> tuple[str, ...]:
     choice = line.winner.choice
+    if _confirms(line):
+        return _cells(line, "all of the above" if choice.settings else "given up")
     changed = ", ".join(
         f"{k.rsplit('.', 1)[-1]}={v}" for k, v in choice.settings.to_json().items() if "kl_ctrl.b" not in k
     )
+    return _cells(line, changed or "baseline kept")
+
+
+def _ledger(plan: CampaignPlan, lines: list[StageLine]) -> str:
+    """What all stages spent together."""
+    seconds = sum(line.spent_seconds for line in lines)
+    gpu_hours = f", {seconds * plan.model.gpus / 3600:.2g} GPU-hours" if plan.model.needs_gpu else ""
+    return f"spent in {sum(line.trials for line in lines)} trials: {seconds:.0f} s{gpu_hours}"
+
+
+def _confirms(line: StageLine) -> bool:
+    return line.winner.rule == ConfirmRule.__name__
+
+
+def _cells(line: StageLine, winner: str) -> tuple[str, ...]:
+    choice = line.winner.choice
     trials = f"{line.trials}" + (f" (+{line.reused} known)" if line.reused else "")
     return (
         line.winner.stage,
-        changed or "baseline kept",
+        winner,
         line.objective,
         _shown(choice.baseline_score),
         _shown(choice.score),

@@ -10,13 +10,17 @@ import importlib
 
 from sweep.core.decision import Decision
 from sweep.core.progress import Progress
-from sweep.core.stage import CustomRule, EtaRule, LadderRule, SearchRule, Stage
-from sweep.stages import eta, ladder, search
+from sweep.core.stage import BracketRule, ConfirmRule, CustomRule, EtaRule, LadderRule, SearchRule, Stage
+from sweep.stages import bracket, confirm, eta, ladder, search
 
 
 def decide(stage: Stage, progress: Progress) -> Decision:
     """What the stage needs next, by its own rule."""
     match stage.rule:
+        case BracketRule():
+            return bracket.decide(stage, stage.rule, progress)
+        case ConfirmRule():
+            return confirm.decide(stage, progress)
         case EtaRule():
             return eta.decide(stage, stage.rule, progress)
         case LadderRule():

@@ -45,8 +45,10 @@ class Measured:
         return bool(self.finished) and math.isfinite(self.score.value) and not self.broken
 
 
-def measure(stage: Stage, progress: Progress, arm: Arm, seeds: int = 1) -> Measured | Launch | Wait:
-    """The arm's evidence over its first `seeds` seeds, or what is missing for it.
+def measure(
+    stage: Stage, progress: Progress, arm: Arm, seeds: int = 1, start: float | None = None
+) -> Measured | Launch | Wait:
+    """The arm's evidence over its first `seeds` seeds, or what is missing for it; `start` as in `objective.score`.
 
     A trial that died is not run again here (the failure policy retries before the store settles it).
     """
@@ -57,7 +59,7 @@ def measure(stage: Stage, progress: Progress, arm: Arm, seeds: int = 1) -> Measu
     records = [by_seed[s] for s in progress.seeds[:seeds]]
     if any(r.outcome is None for r in records):
         return Wait()
-    return summarize(stage, arm, records)
+    return summarize(stage, arm, records, start)
 
 
 def lacking(progress: Progress, arm: Arm, seeds: int) -> tuple[Proposal, ...]:
@@ -67,10 +69,10 @@ def lacking(progress: Progress, arm: Arm, seeds: int) -> tuple[Proposal, ...]:
     return tuple(Proposal(arm.settings, seed, arm.requested, arm.note) for seed in wanted)
 
 
-def summarize(stage: Stage, arm: Arm, records: Sequence[Record]) -> Measured:
+def summarize(stage: Stage, arm: Arm, records: Sequence[Record], start: float | None = None) -> Measured:
     """The ended records as evidence; the score is the mean over finished trials."""
     finished = tuple(r.finished for r in records if r.finished is not None)
-    scores = [objective.score(stage, f) for f in finished]
+    scores = [objective.score(stage, f, start) for f in finished]
     return Measured(
         arm=arm,
         finished=finished,

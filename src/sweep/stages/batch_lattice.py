@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from sweep.core import verl_keys as keys
+from sweep.core.lattice import project
 from sweep.core.overrides import Overrides
 from sweep.core.stage import Stage
 
@@ -50,6 +51,21 @@ def batch_of(base: Overrides, stage: Stage) -> Batch:
         log_prob_micro_batch_per_gpu=None if dynamic else math.lcm(number(keys.LOG_PROB_MICRO_BATCH, 1), reference),
         pinned_critic_mini_batch=number(keys.CRITIC_MINI_BATCH, 0) or None,
     )
+
+
+def nearest_batch(start: Batch, requested: float) -> Batch:
+    """The valid pair nearest to a requested mini-batch in prompts, the train batch nearest to where it started."""
+    point = project(
+        max(1.0, requested),
+        train_batch=start.train_batch,
+        data_parallel=start.data_parallel,
+        micro_batch_per_gpu=start.micro_batch_per_gpu,
+        rollout_n=start.rollout_n,
+        sequence_parallel=start.sequence_parallel,
+        log_prob_micro_batch_per_gpu=start.log_prob_micro_batch_per_gpu,
+        pinned_critic_mini_batch=start.pinned_critic_mini_batch,
+    )
+    return start.moved_to(point.mini_batch, point.train_batch)
 
 
 def settings_of(stage: Stage, batch: Batch) -> Overrides:

@@ -19,16 +19,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sweep.core.decision import Decision, Freeze, Halt, Launch, Wait
-from sweep.core.lattice import project
 from sweep.core.overrides import Overrides
 from sweep.core.progress import Progress
 from sweep.core.stage import EtaRule, Stage
 from sweep.core.winner import Choice
 from sweep.stages.arms import Arm, Measured, measure, room
-from sweep.stages.batch_lattice import Batch, batch_of, settings_of
+from sweep.stages.batch_lattice import Batch, batch_of, nearest_batch, settings_of
 from sweep.stages.evidence import Reading, read
 
 BASELINE = Arm(Overrides(), Overrides(), "baseline")
@@ -61,7 +60,7 @@ def _walk(stage: Stage, rule: EtaRule, progress: Progress, start: Batch) -> Deci
     seen = {start.mini_batch}
     requested = start.mini_batch * rule.first_factor
     while True:
-        point = _point(stage, start, requested)
+        point = nearest_batch(start, requested)
         if point.mini_batch in seen:
             notes.append(f"a move to {requested:.4g} lands on {point.mini_batch}, already measured: the walk ends")
             return _freeze(stage, rule, progress, visits, notes, start)
@@ -93,6 +92,34 @@ def move(rule: EtaRule, eta: float) -> float | None:
     if eta > rule.go_on_above:
         return rule.lower_factor
     return None
+
+
+def reading_of_the_article(stage: Stage, rule: EtaRule, progress: Progress, chosen: Arm) -> str:
+    """What the article's literal rule does on the trials that are there, and whether it agrees with the choice."""
+    literal = replace(rule, literal=True)
+    start = batch_of(progress.base, stage)
+    arm = _candidate(stage, start, start.mini_batch * rule.first_factor)
+    first = read(stage, progress, BASELINE, arm, literal=True)
+    seen = (
+        "" if isinstance(first, Launch | Wait) else f" reads eta {first[1].eta:.3f} at {_size(stage, progress, arm)},"
+    )
+    own = _size(stage, progress, chosen)
+    match decide(stage, literal, progress):
+        case Freeze(choice):
+            would = _size(stage, progress, Arm(choice.settings, choice.requested))
+            agrees = "as here" if would == own else f"not {own}"
+            return f"the article's literal rule{seen} would freeze {would}, {agrees}"
+        case Launch(proposals):
+            following = _size(stage, progress, Arm(proposals[0].settings, proposals[0].requested))
+            return f"the article's literal rule{seen} would go on to {following}, which was not tried here"
+        case Halt(reason):
+            return f"the article's literal rule{seen} would halt: {reason}"
+        case _:
+            return f"the article's literal rule{seen} waits for a trial"
+
+
+def _size(stage: Stage, progress: Progress, arm: Arm) -> int:
+    return batch_of(progress.base.merged(arm.settings), stage).mini_batch
 
 
 def _overshot(rule: EtaRule, visits: list[Visit], start: Batch) -> bool:
@@ -156,22 +183,8 @@ def _with_first(stage: Stage, progress: Progress, base: Launch | Wait, first: Ar
     return Launch(both[: max(1, room(stage, progress))])
 
 
-def _point(stage: Stage, start: Batch, requested: float) -> Batch:
-    point = project(
-        max(1.0, requested),
-        train_batch=start.train_batch,
-        data_parallel=start.data_parallel,
-        micro_batch_per_gpu=start.micro_batch_per_gpu,
-        rollout_n=start.rollout_n,
-        sequence_parallel=start.sequence_parallel,
-        log_prob_micro_batch_per_gpu=start.log_prob_micro_batch_per_gpu,
-        pinned_critic_mini_batch=start.pinned_critic_mini_batch,
-    )
-    return start.moved_to(point.mini_batch, point.train_batch)
-
-
 def _candidate(stage: Stage, start: Batch, requested: float) -> Arm:
-    point = _point(stage, start, requested)
+    point = nearest_batch(start, requested)
     asked = Overrides.of({stage.knobs[0].key: round(requested, 2)})
     return Arm(settings_of(stage, point), asked, f"asked for {requested:.4g}, valid {point.mini_batch}")
 

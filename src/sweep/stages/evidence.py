@@ -11,7 +11,7 @@ from sweep.core.outcome import Finished
 from sweep.core.progress import Progress, Proposal
 from sweep.core.stage import Stage
 from sweep.stages.arms import Arm, Measured, measure, room
-from sweep.stats.efficiency import efficiency, pooled_variance
+from sweep.stats.efficiency import combined, efficiency, pooled_variance
 from sweep.stats.gain import fitted_gain
 from sweep.stats.timing import step_time
 from sweep.stats.verdict import Comparison, Verdict, compare
@@ -116,11 +116,22 @@ def _statistical(stage: Stage, arm: Measured, base: Measured, earlier: Sequence[
     )
 
 
-def comparison(stage: Stage, arm: Measured, base: Measured, earlier: Sequence[Measured] = ()) -> Comparison:
-    """The verdict on an arm against the baseline, from the seeds that finished in both."""
+def comparison(
+    stage: Stage,
+    arm: Measured,
+    base: Measured,
+    earlier: Sequence[Measured] = (),
+    replicates: Sequence[Sequence[Finished]] = (),
+) -> Comparison:
+    """The verdict on an arm against the baseline, from the seeds that finished in both.
+
+    `earlier` arms of the stage and `replicates` of stages before lend their spread between seeds.
+    """
     curves = [[f.curve for f in m.finished] for m in (arm, base, *earlier)]
     warmup = stage.budget.warmup_steps
-    spread = pooled_variance(curves, warmup_steps=warmup) if earlier else None
+    others = pooled_variance([[f.curve for f in runs] for runs in replicates], warmup_steps=warmup)
+    own = pooled_variance(curves, warmup_steps=warmup) if earlier or others else None
+    spread = combined(own, others)
     interval = efficiency(curves[0], curves[1], warmup_steps=warmup, pooled_variance=spread)
     return compare(interval, looks=len(arm.finished), max_looks=max(1, stage.budget.seeds))
 
@@ -143,6 +154,12 @@ def _missing(base: Measured | Launch | Wait, arm: Measured | Launch | Wait) -> L
     if wanted:
         return Launch(tuple(sorted(wanted, key=lambda p: p.seed)))
     return Wait() if isinstance(base, Wait) or isinstance(arm, Wait) else None
+
+
+def no_gain(stage: Stage, base: Measured) -> str:
+    """Why no ratio to this arm exists: its first run gained nothing, or cannot be timed; empty if it did."""
+    first = base.finished[0]
+    return "" if point_eta(first, first, stage.budget.warmup_steps) is not None else _no_gain(stage, first)
 
 
 def _no_gain(stage: Stage, base: Finished) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from statistics import fmean
 
@@ -16,6 +16,9 @@ from sweep.core.curve import Curve
 from sweep.core.outcome import Finished
 from sweep.core.stage import Constraint, Stage
 from sweep.core.winner import Score
+from sweep.stats.estimate import Estimate
+from sweep.stats.gain import area_gain, common_start, fitted_gain, steps_to_level
+from sweep.stats.timing import step_time
 
 KL_BAND_HIGH_NATS = 0.18
 """Mean KL above which policy drift is out of control. Source: S0 section 2.2."""
@@ -28,13 +31,24 @@ ROUGHNESS_WEIGHT = 1.0
 
 
 @lru_cache(maxsize=4096)  # rules replay their walk at each decision; a finished trial's score never changes
-def score(stage: Stage, finished: Finished) -> Score:
+def score(stage: Stage, finished: Finished, start: float | None = None) -> Score:
     """The trial's score under the stage's objective; NaN if the curve cannot tell.
+
+    `start` is the score that all trials of the model begin at, where a rule knows it better than one trial does.
 
     Raises:
         LookupError: for an objective that is neither known nor importable.
     """
+    if stage.objective == area_per_second.__name__:
+        return area_per_second(stage, finished, start)
     return _objective(stage.objective)(stage, finished)
+
+
+def start_of(stage: Stage, finished: Sequence[Finished]) -> float | None:
+    """Where the reward of every trial begins, by these trials; None if the objective does not ask."""
+    if stage.objective != area_per_second.__name__:
+        return None
+    return common_start(f.curve.score for f in finished)
 
 
 def violations(stage: Stage, finished: Finished) -> tuple[str, ...]:
@@ -45,10 +59,10 @@ def violations(stage: Stage, finished: Finished) -> tuple[str, ...]:
 
 def reward_per_second(stage: Stage, finished: Finished) -> Score:
     """Fitted reward gained over the trial divided by seconds a step. Source: S0 section 2.1 (dR / T)."""
-    from sweep.stats.gain import fitted_gain
-    from sweep.stats.timing import step_time
+    return _per_second(stage, finished, fitted_gain(finished.curve.score))
 
-    gain = fitted_gain(finished.curve.score)
+
+def _per_second(stage: Stage, finished: Finished, gain: Estimate) -> Score:
     seconds = step_time(finished.curve.step_seconds, stage.budget.warmup_steps)
     value = gain.value / seconds.value if seconds.value > 0 else math.nan
     return Score(
@@ -56,6 +70,32 @@ def reward_per_second(stage: Stage, finished: Finished) -> Score:
         abs(gain.standard_error / seconds.value) if seconds.value > 0 else math.nan,
         (("gain", gain.value), ("step_seconds", seconds.value)),
     )
+
+
+def area_per_second(stage: Stage, finished: Finished, start: float | None = None) -> Score:
+    """Mean height of the fitted reward above its start divided by seconds a step.
+
+    Where curves saturate within the trial it still tells fast from slow, which the gain over fixed steps does not.
+    Source: S0 section 2.1 for dR / T; the area is ours, chosen by evidence (`stats.gain.DEFAULT_GAIN`).
+    """
+    return _per_second(stage, finished, area_gain(finished.curve.score, start))
+
+
+def speed_to_level(stage: Stage, finished: Finished) -> Score:
+    """One over the seconds of training until the fitted reward reaches `objective_options.level`; NaN if it never does.
+
+    Raises:
+        LookupError: if the stage states no level.
+    """
+    level = stage.objective_options.get("level")
+    if not isinstance(level, int | float):
+        raise LookupError(f"stage {stage.name}: objective speed_to_level needs objective_options.level, got {level!r}")
+    steps = steps_to_level(finished.curve.score, float(level))
+    seconds = step_time(finished.curve.step_seconds, stage.budget.warmup_steps)
+    if not steps.known or not seconds.value > 0:
+        return Score(math.nan)
+    value = 1 / (steps.value * seconds.value)
+    return Score(value, value * steps.relative_error, (("steps", steps.value), ("step_seconds", seconds.value)))
 
 
 def reward_in_band(stage: Stage, finished: Finished) -> Score:
@@ -93,7 +133,15 @@ def height_and_smoothness(stage: Stage, finished: Finished) -> Score:
 
 
 _OBJECTIVES: dict[str, Callable[[Stage, Finished], Score]] = {
-    f.__name__: f for f in (reward_per_second, reward_in_band, rollout_throughput, height_and_smoothness)
+    f.__name__: f
+    for f in (
+        area_per_second,
+        reward_per_second,
+        speed_to_level,
+        reward_in_band,
+        rollout_throughput,
+        height_and_smoothness,
+    )
 }
 
 

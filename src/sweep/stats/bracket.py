@@ -3,7 +3,8 @@
 From where the configuration stands a step up, then on in the better direction until the score falls; the peak of the
 parabola through all points is measured once and the walk has settled. Four or five runs a knob, and every one of them
 bears on the answer, so that a single noisy run misleads less than it would as a winner. Positions are whatever makes
-the knob's effect even, the logarithm for most. A pure function of the points: their order does not matter.
+the knob's effect even, the logarithm for most; `snap` moves a position to the nearest one that can be run. A pure
+function of the points: their order does not matter.
 
 Whether the settled value is really better than the start is not said here: that is `sweep.stats.verdict`.
 """
@@ -22,6 +23,9 @@ MOST_POINTS = 6
 
 NEAR_SHARE = 0.2
 """A peak this close to a measured point, as a share of the step, is not measured again. Ours."""
+
+PEAK_POINTS = 3
+"""Points that a parabola needs: fewer keep no run in reserve for its peak."""
 
 _SAME = 1e-6
 
@@ -44,6 +48,11 @@ class Settled:
 
 
 Advance: TypeAlias = Probe | Settled
+Snap: TypeAlias = Callable[[float], float]
+
+
+def _anywhere(position: float) -> float:
+    return position
 
 
 def advance(
@@ -54,6 +63,8 @@ def advance(
     low: float,
     high: float,
     most_points: int = MOST_POINTS,
+    near_share: float = NEAR_SHARE,
+    snap: Snap = _anywhere,
 ) -> Advance:
     """The next position to measure, or the best one.
 
@@ -64,8 +75,10 @@ def advance(
         low: lowest position allowed.
         high: highest position allowed.
         most_points: positions to measure at most, the peak included.
+        near_share: how near to a measured position, as a share of the step, the peak is not measured again.
+        snap: the position that is run when this one is asked for; leaves `start` and its own results where they are.
     """
-    ladder = _Ladder(scores, start, step, low, high)
+    ladder = _Ladder(scores, start, step, low, high, snap)
     for rung in (0, 1):
         if not ladder.measured(rung):
             return Probe(ladder.at(rung), "start" if rung == 0 else "first move")
@@ -74,23 +87,43 @@ def advance(
     while ladder.at(rung + way) != ladder.at(rung):
         following = rung + way
         if not ladder.measured(following):
-            if len(scores) >= most_points - 1:
-                break
+            if len(scores) >= max(most_points - 1, min(most_points, PEAK_POINTS)):
+                found = _peak(scores, start, near_share * abs(step), most_points, snap)
+                idle = isinstance(found, Settled) and len(scores) < most_points
+                return Probe(ladder.at(following), "still better, and a run is left") if idle else found
             return Probe(ladder.at(following), "on in the better direction")
         if not ladder.score(following) > ladder.score(rung):
             break
         rung = following
-    return _peak(scores, abs(step), most_points)
+    return _peak(scores, start, near_share * abs(step), most_points, snap)
 
 
 class _Ladder:
-    """Positions in steps from the start, clipped to the range, with their scores; a dead position scores lowest."""
+    """Positions in steps from the start, within the range, with their scores; a dead position scores lowest."""
 
-    def __init__(self, scores: Mapping[float, float], start: float, step: float, low: float, high: float) -> None:
+    def __init__(
+        self, scores: Mapping[float, float], start: float, step: float, low: float, high: float, snap: Snap
+    ) -> None:
         self._scores, self._start, self._step, self._low, self._high = scores, start, step, low, high
+        self._snap = snap
 
     def at(self, rung: int) -> float:
-        return min(self._high, max(self._low, self._start + rung * self._step))
+        position = min(self._high, max(self._low, self._start))
+        for _ in range(abs(rung)):
+            position = self._onward(position, self._step if rung > 0 else -self._step)
+        return position
+
+    def _onward(self, position: float, step: float) -> float:
+        """The next position that can be run, a step away or as many as it takes; the same one at the end."""
+        steps = 1
+        while True:
+            aim = min(self._high, max(self._low, position + steps * step))
+            found = self._snap(aim)
+            if (found - position) * step > 0 and abs(found - position) > _SAME:
+                return found
+            if aim in (self._low, self._high):
+                return position
+            steps *= 2
 
     def measured(self, rung: int) -> bool:
         return _nearest(self._scores, self.at(rung), _SAME) is not None
@@ -101,18 +134,18 @@ class _Ladder:
         return score if math.isfinite(score) else -math.inf
 
 
-def _peak(scores: Mapping[float, float], step: float, most_points: int) -> Advance:
+def _peak(scores: Mapping[float, float], start: float, near: float, most_points: int, snap: Snap) -> Advance:
     """The parabola's peak if it is worth a run, else the best point by the parabola."""
     alive = {x: y for x, y in sorted(scores.items()) if math.isfinite(y)}
     if not alive:
-        return Settled(min(scores), math.nan, "every value died")
+        return Settled(min(scores, key=lambda x: (abs(x - start), x)), math.nan, "every value died")
     highest = max(alive, key=lambda x: alive[x])
     fit = _parabola(alive)
     if fit is None:
         return Settled(highest, alive[highest], "the highest score; too few points for a peak")
     top, height = fit
-    top = min(max(alive), max(min(alive), top))
-    known = _nearest(scores, top, NEAR_SHARE * step)
+    top = snap(min(max(alive), max(min(alive), top)))
+    known = _nearest(scores, top, max(_SAME, near))
     if known is None and len(scores) < most_points:
         return Probe(top, "peak of the parabola through all points")
     best = max(alive, key=height)
@@ -121,7 +154,7 @@ def _peak(scores: Mapping[float, float], step: float, most_points: int) -> Advan
 
 def _parabola(alive: Mapping[float, float]) -> tuple[float, Callable[[float], float]] | None:
     """Peak and height of the least-squares parabola; None through fewer than three points or if it opens upwards."""
-    if len(alive) < 3:
+    if len(alive) < PEAK_POINTS:
         return None
     positions = np.array(list(alive))
     middle = float(positions.mean())

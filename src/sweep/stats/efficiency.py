@@ -113,6 +113,13 @@ def pooled_spread(arms: Sequence[Sequence[Estimate]]) -> Spread | None:
     return _residual_spread(points, with_seeds=True) or _residual_spread(points, with_seeds=False)
 
 
+def combined(*spreads: Spread | None) -> Spread | None:
+    """One spread from independent ones, each by its degrees; None without any."""
+    known = [s for s in spreads if s is not None and s.degrees > 0]
+    degrees = sum(s.degrees for s in known)
+    return Spread(sum(s.variance * s.degrees for s in known) / degrees, degrees) if known else None
+
+
 def _residual_spread(points: Sequence[tuple[int, int, float]], *, with_seeds: bool) -> Spread | None:
     """Mean square left by least squares on arms (and seeds); None if nothing is left over."""
     arms = sorted({arm for arm, _, _ in points})

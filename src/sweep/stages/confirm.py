@@ -1,0 +1,98 @@
+"""Confirm: the campaign's base against base and winners, on seeds that no search used.
+
+A winner picked from few runs looks better than it is. Both arms are run anew on every seed of the stage; the ratio of
+their efficiencies has an interval, and the report can say "looked +9 %, confirmed +3 % (1 to 5)". A winner that is
+*worse* on the new seeds is given up for the base; one that cannot be told from it stays, and that is said.
+
+`progress.base` is the campaign's base here, `progress.found` what all winners before lay over it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from sweep.core.decision import Decision, Freeze, Halt, Launch, Wait
+from sweep.core.overrides import NOTHING
+from sweep.core.progress import Progress, Proposal
+from sweep.core.stage import Stage
+from sweep.core.winner import Choice, Score
+from sweep.stages.arms import Arm, Measured, measure
+from sweep.stages.evidence import comparison
+from sweep.stats.efficiency import PRIOR_CV, combined, efficiency, pooled_variance
+from sweep.stats.estimate import ASSUMED_DEGREES, Spread
+from sweep.stats.verdict import Comparison, Verdict
+
+BASELINE = Arm(NOTHING, NOTHING, "baseline")
+
+
+def decide(stage: Stage, progress: Progress) -> Decision:
+    """Both arms on every seed, then the winner as it stands the test."""
+    winner = Arm(progress.found, progress.found, "winner")
+    seeds = len(progress.seeds)
+    if not progress.base.difference(progress.base.merged(progress.found)):
+        why = "no stage changed anything: there is nothing to confirm"
+        return Freeze(Choice(NOTHING, NOTHING, Score(math.nan), Score(math.nan), (), why))
+    base = measure(stage, progress, BASELINE, seeds)
+    own = measure(stage, progress, winner, seeds)
+    if not isinstance(base, Measured) or not isinstance(own, Measured):
+        wanted = [p for side in (base, own) if isinstance(side, Launch) for p in side.proposals]
+        return Launch(_interleaved(wanted, progress)) if wanted else Wait()
+    if not base.finished:
+        return Halt(f"the baseline did not finish on any new seed: {'; '.join(base.died)}")
+    return _freeze(stage, progress, base, own)
+
+
+def _interleaved(wanted: list[Proposal], progress: Progress) -> tuple[Proposal, ...]:
+    """Seed by seed, so that drift of the machine meets both arms alike."""
+    return tuple(sorted(wanted, key=lambda p: progress.seeds.index(p.seed)))
+
+
+def _freeze(stage: Stage, progress: Progress, base: Measured, own: Measured) -> Freeze:
+    ids = base.trial_ids + own.trial_ids
+    if not own.finished:
+        why = f"the winner did not finish on any new seed, the base is kept: {'; '.join(own.died)}"
+        return Freeze(Choice(NOTHING, NOTHING, base.score, base.score, ids, why))
+    seen = comparison(stage, own, base, replicates=progress.replicates)
+    lost = seen.verdict is Verdict.WORSE
+    shown = _shown(stage, progress, base, own)
+    text = f"{_looked(stage, progress)}confirmed {shown} on {len(progress.seeds)} new seeds: {_meaning(seen)}"
+    chosen = base if lost else own
+    return Freeze(
+        Choice(chosen.arm.settings, chosen.arm.requested, chosen.score, base.score, ids, text, (seen.reason,))
+    )
+
+
+def _looked(stage: Stage, progress: Progress) -> str:
+    """The ratio by which the search saw the winner."""
+    if progress.searched is None:
+        return ""
+    own, base = ([f.curve] for f in progress.searched)
+    seen = efficiency(own, base, warmup_steps=stage.budget.warmup_steps)
+    return f"looked {seen.value - 1:+.0%}, " if seen.known else ""
+
+
+def _shown(stage: Stage, progress: Progress, base: Measured, own: Measured) -> str:
+    """The ratio with its interval; with few degrees measured it leans on an assumed spread and is only printed."""
+    curves = [[f.curve for f in m.finished] for m in (own, base)]
+    warmup = stage.budget.warmup_steps
+    measured = combined(
+        pooled_variance(curves, warmup_steps=warmup),
+        pooled_variance([[f.curve for f in runs] for runs in progress.replicates], warmup_steps=warmup),
+    )
+    few = measured is None or measured.degrees < ASSUMED_DEGREES
+    spread = combined(measured, Spread(PRIOR_CV**2, ASSUMED_DEGREES)) if few else measured
+    seen = efficiency(*curves, warmup_steps=warmup, pooled_variance=spread)
+    if not seen.known:
+        return f"nothing ({seen.reason})"
+    aside = f", a spread of {PRIOR_CV:.0%} assumed beside too few measured ones" if few else ""
+    return f"{seen.value - 1:+.0%} ({seen.low - 1:+.0%} to {seen.high - 1:+.0%}{aside})"
+
+
+def _meaning(seen: Comparison) -> str:
+    match seen.verdict:
+        case Verdict.BETTER:
+            return "better than the base"
+        case Verdict.WORSE:
+            return "worse than the base, which is kept"
+        case Verdict.INDISTINGUISHABLE | Verdict.NOT_ENOUGH_DATA:
+            return "these seeds cannot tell it from the base"

@@ -1,0 +1,211 @@
+"""The bracket rule over made-up trials: it finds peaks, keeps its budget, and answers everything."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweep.core import verl_keys as keys
+from sweep.core.decision import Freeze, Halt, Launch, Wait
+from sweep.core.overrides import NOTHING, Overrides
+from sweep.core.progress import Progress, Record
+from sweep.core.stage import BracketRule, EtaRule, Knob, Stage, StageBudget
+from sweep.core.trial import Trial
+from sweep.stages import decide
+from tests.stages.histories import died, line, nan_run, play
+
+BASE = Overrides.of(
+    {keys.MINI_BATCH: 256, keys.TRAIN_BATCH: 1024, keys.GPUS_PER_NODE: 1, keys.ACTOR_LR: 1e-6, keys.LAM: 0.97}
+)
+
+
+def minibatch(trials: int = 6, seeds: int = 1, **rule: object) -> Stage:
+    given_rule = {"first_factor": 0.7, "article": EtaRule(), **rule}
+    return Stage(
+        name="minibatch",
+        knobs=(Knob(keys.MINI_BATCH, 1, 65536, log=True, integer=True),),
+        rule=BracketRule(**given_rule),  # type: ignore[arg-type]
+        objective="reward_per_second",
+        budget=StageBudget(trials=trials, steps=40, seeds=seeds, warmup_steps=2),
+    )
+
+
+def lr_lam(trials: int = 11, **rule: object) -> Stage:
+    return Stage(
+        name="lr_lambda",
+        knobs=(Knob(keys.ACTOR_LR, 5e-7, 5e-6, log=True), Knob(keys.LAM, 0.95, 0.99)),
+        rule=BracketRule(**rule),  # type: ignore[arg-type]
+        objective="height_and_smoothness",
+        budget=StageBudget(trials=trials, steps=40, warmup_steps=2),
+    )
+
+
+def peaked(key: str, best: float, width: float = 1.0):
+    """Every trial gains less the further log(key) lies from log(best)."""
+
+    def answer(proposal, overrides):
+        away = math.log(overrides.get(key) / best) / width
+        return line(0.4 * math.exp(-(away**2) / 4), 2.0)
+
+    return answer
+
+
+@pytest.mark.parametrize("best", [100, 180, 256, 400, 700])
+def test_the_best_mini_batch_is_found_from_256(best):
+    played = play(minibatch(), BASE, peaked(keys.MINI_BATCH, best))
+    found = BASE.merged(played.choice.settings).get(keys.MINI_BATCH)
+    assert abs(math.log(found / best)) < 0.2
+    assert len(played.records) <= 6
+
+
+def test_the_first_move_is_the_articles_and_its_reading_is_noted():
+    played = play(minibatch(), BASE, peaked(keys.MINI_BATCH, 100))
+    assert played.tried(keys.MINI_BATCH)[0] == 179  # 0.7 x 256
+    assert any("the article's literal rule reads eta" in note and "at 179" in note for note in played.choice.notes)
+
+
+def test_where_the_article_would_stop_elsewhere_the_notes_say_so():
+    played = play(minibatch(), BASE, peaked(keys.MINI_BATCH, 214, width=1.5))
+    note = next(n for n in played.choice.notes if "article" in n)
+    assert "would freeze 179, " in note
+
+
+def test_a_lattice_that_skips_values_is_walked_on_its_own_points():
+    wide = BASE.merged({keys.GPUS_PER_NODE: 8, keys.ACTOR_MICRO_BATCH: 16})  # multiples of 128
+    played = play(minibatch(), wide, peaked(keys.MINI_BATCH, 500))
+    tried = played.tried(keys.MINI_BATCH)
+    assert all(value % 128 == 0 for value in tried)
+    assert len(set(tried)) == len(tried)
+    assert played.choice.settings.get(keys.MINI_BATCH) in (384, 512)
+    assert all(
+        r.trial.overrides.get(keys.TRAIN_BATCH) % r.trial.overrides.get(keys.MINI_BATCH) == 0 for r in played.records
+    )
+
+
+def test_lr_is_settled_before_lam_moves():
+    played = play(lr_lam(), BASE, peaked(keys.ACTOR_LR, 2e-6))
+    moved = [(r.settings.get(keys.ACTOR_LR), r.settings.get(keys.LAM)) for r in played.records]
+    first_lam = next(i for i, (_, lam) in enumerate(moved) if lam is not None)
+    assert all(lam is None for _, lam in moved[:first_lam])
+    assert len({lr for lr, _ in moved[first_lam:]}) == 1
+    assert abs(math.log(played.choice.settings.get(keys.ACTOR_LR) / 2e-6)) < 0.25
+
+
+def test_what_a_stage_fixes_is_on_every_value_and_frozen_with_the_winner_also_at_the_old_value():
+    fixed = Overrides.of({keys.KL_TYPE: "band"})
+    stage = replace(
+        lr_lam(), knobs=(Knob(keys.KL_COEF, 0.0005, 0.01, log=True),), fixed=fixed, objective="reward_per_second"
+    )
+    base = BASE.merged({keys.KL_COEF: 0.001})
+    played = play(stage, base, peaked(keys.KL_COEF, 0.001))
+    assert played.records[0].settings == NOTHING
+    assert all(r.settings.get(keys.KL_TYPE) == "band" for r in played.records[1:])
+    assert played.choice.settings.get(keys.KL_TYPE) == "band"
+    assert played.choice.settings.get(keys.KL_COEF) == pytest.approx(0.001, rel=0.3)
+
+
+@pytest.mark.parametrize("trials", [2, 3, 4, 5, 6])
+def test_a_spent_budget_ends_the_walk_with_what_is_measured(trials):
+    played = play(minibatch(trials=trials), BASE, peaked(keys.MINI_BATCH, 30))
+    assert len(played.records) == trials
+    assert any("is spent" in note for note in played.choice.notes) == (trials < 6)
+    assert played.choice.settings.get(keys.MINI_BATCH) < 256
+
+
+def test_a_baseline_that_died_or_gained_nothing_halts():
+    dead = play(minibatch(), BASE, lambda p, o: died())
+    flat = play(minibatch(), BASE, lambda p, o: line(0.0, 2.0))
+    assert isinstance(dead.decision, Halt)
+    assert "did not finish" in dead.decision.reason
+    assert isinstance(flat.decision, Halt)
+    assert "gained" in flat.decision.reason
+
+
+def test_values_that_die_are_walked_away_from():
+    def answer(proposal, overrides):
+        mini = overrides.get(keys.MINI_BATCH)
+        return nan_run() if mini < 200 else peaked(keys.MINI_BATCH, 400)(proposal, overrides)
+
+    played = play(minibatch(), BASE, answer)
+    assert 300 < played.choice.settings.get(keys.MINI_BATCH) < 550
+    assert any("diverged" in note for note in played.choice.notes)
+
+
+def test_a_value_outside_the_range_is_compared_from_the_ranges_edge():
+    base = BASE.merged({keys.LAM: 1.0})
+    stage = replace(lr_lam(), knobs=(Knob(keys.LAM, 0.95, 0.99),))
+    played = play(stage, base, lambda p, o: line(0.4 - abs(o.get(keys.LAM) - 0.96), 2.0))
+    assert played.choice.settings.get(keys.LAM) == pytest.approx(0.96, abs=0.006)
+    assert all(0.95 <= value <= 0.99 for value in played.tried(keys.LAM))
+
+
+def test_proving_keeps_the_baseline_unless_the_peak_is_better_by_interval():
+    def equal(proposal, overrides):
+        lucky = proposal.seed == 1 and overrides.get(keys.MINI_BATCH) < 200
+        luck = 0.03 if lucky else 0.01 * math.sin(97 * proposal.seed + overrides.get(keys.MINI_BATCH))
+        return line(0.4 * (1 + luck), 2.0)
+
+    def better(proposal, overrides):
+        luck = 0.01 * math.sin(97 * proposal.seed + overrides.get(keys.MINI_BATCH))
+        return line(peaked(keys.MINI_BATCH, 120, 0.5)(proposal, overrides).curve.score[-1] * (1 + luck), 2.0)
+
+    seeds = tuple(range(1, 6))
+    stage = minibatch(trials=20, seeds=5, prove=True)
+    kept = play(stage, BASE, equal, seeds=seeds)
+    moved = play(stage, BASE, better, seeds=seeds)
+    assert kept.choice.settings == NOTHING
+    assert any("that value is kept" in note for note in kept.choice.notes)
+    assert 90 < moved.choice.settings.get(keys.MINI_BATCH) < 160
+
+
+def test_start_and_first_move_are_asked_for_together_and_a_running_trial_is_waited_for():
+    asked = decide(minibatch(), Progress(BASE, (), (1,)))
+    assert isinstance(asked, Launch)
+    assert len(asked.proposals) == 2
+    running = tuple(
+        Record(Trial(BASE.merged(p.settings), 1, 40), p.settings, p.requested, p.note) for p in asked.proposals
+    )
+    assert isinstance(decide(minibatch(), Progress(BASE, running, (1,))), Wait)
+
+
+OUTCOMES = st.one_of(
+    st.builds(lambda g: line(g, 2.0), st.floats(-1, 1)),
+    st.builds(died),
+    st.builds(nan_run),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(OUTCOMES, min_size=14, max_size=14), st.integers(2, 12), st.booleans(), st.randoms(use_true_random=False)
+)
+def test_every_history_ends_in_any_order_and_a_prefix_never_contradicts_the_whole(outcomes, trials, two_knobs, shuffle):
+    stage = lr_lam(trials=trials) if two_knobs else minibatch(trials=trials)
+    drawn = iter(outcomes)
+    played = play(stage, BASE, lambda p, o: next(drawn))
+    assert isinstance(played.decision, Freeze | Halt)
+    assert len(played.records) <= max(2, trials)
+    mixed = list(played.records)
+    shuffle.shuffle(mixed)
+    assert repr(decide(stage, Progress(BASE, tuple(mixed), (1,)))) == repr(played.decision)
+    for length in range(len(played.records)):
+        before = decide(stage, Progress(BASE, played.records[:length], (1,)))
+        if isinstance(before, Launch):
+            assert before.proposals[0].settings in [r.settings for r in played.records[length:]]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(60, 900), st.floats(0.01, 100), st.floats(0.01, 100))
+def test_units_of_reward_and_time_change_nothing(best, reward, seconds):
+    def scaled(proposal, overrides):
+        away = math.log(overrides.get(keys.MINI_BATCH) / best)
+        rows = line(0.4 * math.exp(-(away**2) / 4), 2.0 * seconds).curve
+        return replace(line(0.4, 2.0), curve=replace(rows, score=tuple(reward * v for v in rows.score)))
+
+    plain = play(minibatch(), BASE, peaked(keys.MINI_BATCH, best))
+    other = play(minibatch(), BASE, scaled)
+    assert other.choice.settings == plain.choice.settings

@@ -1,0 +1,135 @@
+"""The confirmation: winner and base on new seeds, what it says, and what it gives up."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweep.core import verl_keys as keys
+from sweep.core.decision import Freeze, Halt, Launch
+from sweep.core.overrides import NOTHING, Overrides
+from sweep.core.progress import Progress, Record, replicated
+from sweep.core.stage import ConfirmRule, Stage, StageBudget
+from sweep.core.trial import Trial
+from sweep.stages import decide
+from tests.stages.histories import died, line, nan_run
+
+BASE = Overrides.of({keys.ACTOR_LR: 1e-6})
+FOUND = Overrides.of({keys.ACTOR_LR: 2e-6, keys.LAM: 0.97})
+SEEDS = (1001, 1002, 1003)
+
+
+def stage(seeds: int = 3) -> Stage:
+    return Stage("confirm", (), ConfirmRule(), "area_per_second", StageBudget(2, steps=40, seeds=seeds, warmup_steps=2))
+
+
+def confirmed(answer, *, seeds=SEEDS, found=FOUND, **known):
+    """The confirmation played to its end; `answer(is_winner, seed)` is how each trial ends."""
+    records: tuple[Record, ...] = ()
+    for _ in range(9):
+        decision = decide(stage(len(seeds)), Progress(BASE, records, seeds, found=found, **known))
+        if not isinstance(decision, Launch):
+            return decision, records
+        records += tuple(
+            Record(
+                Trial(BASE.merged(p.settings), p.seed, 40),
+                p.settings,
+                p.requested,
+                p.note,
+                answer(p.settings == found, p.seed),
+            )
+            for p in decision.proposals
+        )
+    raise AssertionError("no end")
+
+
+def gains(by: float, noise: float = 0.01):
+    """The winner gains that much more, and every run a little of its own."""
+    return lambda winner, seed: line(
+        (0.4 * (1 + by) if winner else 0.4) * (1 + noise * ((7 * seed + winner) % 3 - 1)), 2.0
+    )
+
+
+def test_both_arms_run_on_every_new_seed_one_beside_the_other():
+    _, records = confirmed(gains(0.1))
+    assert [r.trial.seed for r in records] == [1001, 1001, 1002, 1002, 1003, 1003]
+    assert [r.settings == FOUND for r in records] == [False, True] * 3
+
+
+def test_a_real_gain_is_confirmed_beside_what_the_search_saw():
+    decision, _ = confirmed(gains(0.3), searched=(line(0.6, 2.0), line(0.4, 2.0)))
+    assert decision.choice.settings == FOUND
+    assert decision.choice.reason.startswith("looked +50%, confirmed +3")
+    assert "better than the base" in decision.choice.reason
+
+
+def test_a_gain_that_was_luck_is_said_to_be_and_the_winner_stays():
+    decision, _ = confirmed(gains(0.0, noise=0.05))
+    assert decision.choice.settings == FOUND
+    assert "cannot tell it from the base" in decision.choice.reason
+
+
+def test_a_winner_that_is_worse_on_new_seeds_is_given_up():
+    decision, _ = confirmed(gains(-0.3))
+    assert decision.choice.settings == NOTHING
+    assert "worse than the base, which is kept" in decision.choice.reason
+
+
+def test_a_winner_that_dies_on_new_seeds_is_given_up_and_a_base_that_dies_halts():
+    lost, _ = confirmed(lambda winner, seed: nan_run() if winner else line(0.4, 2.0))
+    halted, _ = confirmed(lambda winner, seed: died())
+    assert lost.choice.settings == NOTHING
+    assert "did not finish" in lost.choice.reason
+    assert isinstance(halted, Halt)
+
+
+def test_nothing_found_needs_no_trial():
+    decision, records = confirmed(gains(0.1), found=Overrides.of({keys.ACTOR_LR: 1e-6}))
+    assert records == ()
+    assert "nothing to confirm" in decision.choice.reason
+
+
+def test_the_spread_of_arms_that_the_search_replicated_narrows_the_interval():
+    quiet = tuple(tuple(line(g * (1 + 0.002 * i), 2.0) for i in range(4)) for g in (0.3, 0.4, 0.5, 0.6))
+    alone, _ = confirmed(gains(0.05), seeds=SEEDS[:2])
+    helped, _ = confirmed(gains(0.05), seeds=SEEDS[:2], replicates=quiet)
+    assert "cannot tell" in alone.choice.reason
+    assert "better than the base" in helped.choice.reason
+
+
+def test_replicates_are_arms_that_finished_on_two_seeds_in_the_order_of_their_seeds():
+    def record(seed, lr, outcome, steps=40):
+        return Record(Trial(Overrides.of({keys.ACTOR_LR: lr}), seed, steps), NOTHING, NOTHING, "", outcome)
+
+    late, early = line(0.4, 2.0), line(0.3, 2.0)
+    found = replicated([record(2, 1.0, late), record(1, 1.0, early), record(1, 2.0, early), record(2, 2.0, died())])
+    assert found == ((early, late),)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.one_of(st.builds(lambda g: line(g, 2.0), st.floats(-1, 1)), st.builds(died), st.builds(nan_run)),
+        min_size=6,
+        max_size=6,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_every_history_has_an_answer_in_any_order(outcomes, shuffle):
+    drawn = iter(outcomes)
+    decision, records = confirmed(lambda winner, seed: next(drawn))
+    assert isinstance(decision, Freeze | Halt)
+    mixed = list(records)
+    shuffle.shuffle(mixed)
+    assert repr(decide(stage(), Progress(BASE, tuple(mixed), SEEDS, found=FOUND))) == repr(decision)
+
+
+@pytest.mark.parametrize("scale", [0.001, 40.0])
+def test_units_of_reward_and_time_change_no_verdict(scale):
+    def scaled(winner, seed):
+        return line(scale * gains(0.3)(winner, seed).curve.score[-1], 2.0 * scale)
+
+    plain, _ = confirmed(lambda winner, seed: line(gains(0.3)(winner, seed).curve.score[-1], 2.0))
+    other, _ = confirmed(scaled)
+    assert other.choice.notes == plain.choice.notes
