@@ -152,6 +152,12 @@ class MemoryStore:
         elif (frozen.choice.settings, frozen.stands_on) != (winner.choice.settings, winner.stands_on):
             raise StoreError(f"stage {winner.stage} is frozen at another winner")
 
+    def unfreeze(self, stage_name: str) -> None:
+        if stage_name not in {w.stage for w in self.disk.winners}:
+            raise StoreError(f"stage {stage_name} is not frozen")
+        self.disk.winners = [w for w in self.disk.winners if w.stage != stage_name]
+        self._wrote()
+
     def winners(self) -> tuple[Winner, ...]:
         return tuple(self.disk.winners)
 

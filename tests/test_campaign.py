@@ -375,3 +375,24 @@ def test_gpu_hours_stop_the_campaign_and_more_of_them_go_on_where_it_ended(tmp_p
     bench.gpu_hours = None
     bench.run()
     assert bench.trained() == whole.trained()
+
+
+def test_a_stage_alone_refuses_a_winner_before_it_that_stands_on_something_else(tmp_path):
+    bench = Bench(tmp_path, "stage=minibatch")
+    bench.run()
+    bench.plan = replace(planned("stage=kl", verl=("algorithm.gamma=0.9",)), folder=str(tmp_path))
+    with pytest.raises(
+        ConfigError, match=r"stage minibatch is frozen, but .*algorithm\.gamma None -> 0\.9.*unfreeze minibatch"
+    ):
+        bench.run()
+
+
+def test_an_unfrozen_stage_is_frozen_again_from_its_trials_and_those_on_top_of_it_stand(tmp_path):
+    bench = Bench(tmp_path)
+    first = bench.run()
+    before = len(bench.trained())
+    store = MemoryStore(bench.disk)
+    store.unfreeze("minibatch")
+    store.close()
+    assert {w.stage for w in bench.run()} == {w.stage for w in first}
+    assert len(bench.trained()) == before

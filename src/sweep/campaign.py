@@ -90,12 +90,13 @@ class Campaign:
 
     def _stage(self, stage: Stage) -> Winner:
         upstream = self._upstream(stage)
-        frozen = next((w for w in self._store.winners() if w.stage == stage.name), None)
+        winners = {w.stage: w for w in self._store.winners()}
+        for winner in (*upstream, *(w for w in [winners.get(stage.name)] if w is not None)):
+            _refuse_stale(self._plan, winner, winners)
+        if stage.name in winners:
+            return winners[stage.name]
         stands_on = self._plan.stands_on(stage, upstream)
         base = self._plan.base_of(stage, upstream)
-        if frozen is not None:
-            _refuse_stale(frozen, stands_on, base)
-            return frozen
         for observer in self._observers:
             observer.stage_started(stage)
         for record in self._store.records(stage):
@@ -288,20 +289,17 @@ def _trial(stage: Stage, progress: Progress, proposal: Proposal) -> Trial:
     return Trial(progress.base.merged(proposal.settings), proposal.seed, stage.budget.steps, stage.measure)
 
 
-def _refuse_stale(frozen: Winner, stands_on: str, base: Overrides) -> None:
+def _refuse_stale(plan: CampaignPlan, frozen: Winner, winners: Mapping[str, Winner]) -> None:
     """A frozen winner never changes by itself: on another base the user decides.
 
     Raises:
         ConfigError: if the winner was found on something else; names the settings that differ.
     """
-    if frozen.stands_on == stands_on:
-        return
-    changed = frozen.base.difference(base)
-    what = ", ".join(f"{k} {frozen.base.get(k)!r} -> {base.get(k)!r}" for k in changed) or "its seeds or its steps"
-    raise ConfigError(
-        f"stage {frozen.stage} is frozen, but what it stands on has changed: {what}; set it back, choose another "
-        f"campaign=NAME, or unfreeze the stage"
-    )
+    if what := plan.stale_because(frozen, winners):
+        raise ConfigError(
+            f"stage {frozen.stage} is frozen, but what it stands on has changed: {what}; set it back, choose another "
+            f"campaign=NAME, or unfreeze it: python -m sweep.freeze unfreeze {frozen.stage} campaign={plan.name}"
+        )
 
 
 def trial_folder(plan: CampaignPlan, trial: Trial) -> Path:

@@ -42,7 +42,7 @@ Running the same command again goes on where it ended.
 
 exit codes: 0 done, 1 bug or broken environment, 2 configuration, 3 halted by a rule, 4 done but trials failed,
   5 budget.gpu_hours spent: more of them go on
-see also: python -m sweep.preflight, sweep.diagnose, sweep.doctor (each with --help)
+see also: python -m sweep.freeze, sweep.preflight, sweep.diagnose, sweep.doctor (each with --help)
 """
 
 

@@ -215,8 +215,16 @@ class Store(Protocol):
         """
         ...
 
+    def unfreeze(self, stage_name: str) -> None:
+        """Forget a stage's winner; its trials stay, and whoever froze on top of it finds it missing.
+
+        Raises:
+            StoreError: if the stage has none.
+        """
+        ...
+
     def winners(self) -> tuple[Winner, ...]:
-        """The frozen winners in the order of their stages."""
+        """The frozen winners in the order of freezing."""
         ...
 
     def close(self) -> None:

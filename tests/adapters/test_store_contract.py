@@ -322,6 +322,22 @@ def test_a_frozen_winner_never_changes(reopen: Reopen) -> None:
     assert [w.to_json() for w in reopen().winners()] == [winner().to_json()]
 
 
+def test_an_unfrozen_stage_has_no_winner_until_it_is_frozen_anew_and_another_one_is_then_taken(reopen: Reopen) -> None:
+    store = reopen()
+    store.freeze(winner("minibatch", {MINI: 128}))
+    store.freeze(winner("kl"))
+    store.unfreeze("minibatch")
+    for view in (store, reopen()):
+        assert [w.stage for w in view.winners()] == ["kl"]
+    store = reopen()
+    with pytest.raises(StoreError, match="not frozen"):
+        store.unfreeze("minibatch")
+    store.freeze(winner("minibatch", {MINI: 64}))
+    again = {w.stage: w.choice.settings for w in reopen().winners()}
+    assert again["minibatch"] == winner("minibatch", {MINI: 64}).choice.settings
+    assert set(again) == {"minibatch", "kl"}
+
+
 def test_a_second_driver_is_refused_until_the_first_lets_go(reopen: Reopen) -> None:
     from sweep.adapters.optuna_store import OptunaStore
 

@@ -32,7 +32,11 @@ class FrozenFiles:
         self._store = store
 
     def campaign_started(self, info: CampaignInfo) -> None:
-        """Write what is frozen already, and remove what no longer is."""
+        """Write what is frozen already."""
+        self.refresh()
+
+    def refresh(self) -> None:
+        """The files are those of the stages that are frozen now."""
         winners = self._store.winners()
         try:
             for path in self._folder.glob("*.yaml"):

@@ -158,7 +158,8 @@ class OptunaStore:
         self._check_lease()
         shelf = self._shelves.get(winner.stage) or self._open_shelf(winner.stage)
         if shelf.winner is None:
-            shelf.set_attribute("winner", {**winner.to_json(), "order": len(self.winners())})
+            places = [shelf.winner[0] for shelf in self._shelves.values() if shelf.winner is not None]
+            shelf.set_attribute("winner", {**winner.to_json(), "order": max(places, default=-1) + 1})
             return
         frozen = shelf.winner[1]
         if (frozen.choice.settings, frozen.stands_on) != (winner.choice.settings, winner.stands_on):
@@ -167,8 +168,20 @@ class OptunaStore:
                 f"not {winner.choice.settings.to_json()}; winners never change: choose another campaign=NAME"
             )
 
+    def unfreeze(self, stage_name: str) -> None:
+        """Forget the stage's winner; its trials stay.
+
+        Raises:
+            StoreError: if the stage has none.
+        """
+        self._check_lease()
+        shelf = self._shelves.get(stage_name)
+        if shelf is None or shelf.winner is None:
+            raise StoreError(f"stage {stage_name} of campaign {self._campaign} is not frozen")
+        shelf.set_attribute("winner", None)
+
     def winners(self) -> tuple[Winner, ...]:
-        """The frozen winners in the order of freezing, which is the order of their stages."""
+        """The frozen winners in the order of freezing, which is that of their stages unless one was unfrozen."""
         frozen = [shelf.winner for shelf in self._shelves.values() if shelf.winner is not None]
         return tuple(winner for _, winner in sorted(frozen, key=lambda pair: pair[0]))
 

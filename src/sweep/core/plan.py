@@ -100,6 +100,19 @@ class CampaignPlan:
             }
         )
 
+    def stale_because(self, winner: Winner, frozen: Mapping[str, Winner]) -> str:
+        """Why a frozen winner no longer stands where it was found, empty if it does; names what changed."""
+        stage = self.stage(winner.stage)
+        names = self.upstream_of(stage)
+        if missing := [n for n in names if n not in frozen]:
+            return f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not frozen any more"
+        upstream = tuple(frozen[n] for n in names)
+        if winner.stands_on == self.stands_on(stage, upstream):
+            return ""
+        base = self.base_of(stage, upstream)
+        changed = winner.base.difference(base)
+        return ", ".join(f"{k} {winner.base.get(k)!r} -> {base.get(k)!r}" for k in changed) or "its seeds or its steps"
+
 
 def found_by(winners: Iterable[Winner]) -> Overrides:
     """The settings of the winners, later ones on top."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sweep.core.overrides import NOTHING, Overrides
@@ -20,8 +20,18 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
+class Ratio:
+    """Winner over baseline with its 95 % interval; `assumed`: the spread between seeds was not measured enough."""
+
+    value: float
+    low: float
+    high: float
+    assumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
-    """The winning settings of a stage, why they won, and what they were compared with."""
+    """The winning settings of a stage, why they won, and what they were compared with; `ratio` where one exists."""
 
     settings: Overrides
     requested: Overrides
@@ -30,6 +40,7 @@ class Choice:
     trial_ids: tuple[str, ...]
     reason: str
     notes: tuple[str, ...] = ()
+    ratio: Ratio | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +71,7 @@ class Winner:
             "notes": list(c.notes),
             "score": score_json(c.score),
             "baseline_score": score_json(c.baseline_score),
+            "ratio": None if c.ratio is None else asdict(c.ratio),
             "trials": list(c.trial_ids),
             "seeds": list(self.seeds),
             "rule": self.rule,
@@ -80,6 +92,7 @@ class Winner:
             trial_ids=tuple(content["trials"]),
             reason=content["reason"],
             notes=tuple(content["notes"]),
+            ratio=Ratio(**content["ratio"]) if content.get("ratio") else None,
         )
         return cls(
             stage=content["stage"],

@@ -22,20 +22,17 @@ from sweep.core.decision import Decision, Freeze, Halt, Launch, Wait
 from sweep.core.overrides import NOTHING
 from sweep.core.progress import Progress
 from sweep.core.stage import BracketRule, Knob, Stage
-from sweep.core.winner import Choice, Score
+from sweep.core.winner import Choice
 from sweep.stages import eta, objective
+from sweep.stages.against import against, estimates
 from sweep.stages.arms import Arm, Measured, measure, room
 from sweep.stages.axis import Axis, short
 from sweep.stages.evidence import no_gain
 from sweep.stats.bracket import Probe, Settled, advance
 from sweep.stats.efficiency import pooled_spread, ratio
-from sweep.stats.estimate import Estimate
 from sweep.stats.verdict import Comparison, Verdict, compare
 
 BASELINE = Arm(NOTHING, NOTHING, "baseline")
-
-SCORE_DEGREES = 10
-"""Degrees behind the error of one run's score where a rule compares scores. Ours: that of ten blocks of steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +195,8 @@ def _proved(desk: _Desk, walked: Walked) -> Walked | Launch | Wait:
 
 def compared(stage: Stage, arm: Measured, other: Measured, *, looks: int, most: int) -> Comparison:
     """The verdict on the ratio of two arms' scores, paired by seed."""
-    sides = [[_estimate(objective.score(stage, f)) for f in m.finished] for m in (arm, other)]
+    sides = estimates(stage, arm, other)
     return compare(ratio(*sides, pooled_variance=pooled_spread(sides)), looks=looks, max_looks=most)
-
-
-def _estimate(score: Score) -> Estimate:
-    error = score.standard_error if math.isfinite(score.standard_error) else 0.0
-    return Estimate(score.value, error, SCORE_DEGREES)
 
 
 def _freeze(desk: _Desk, base: Measured, walks: list[Walked]) -> Freeze:
@@ -224,6 +216,7 @@ def _freeze(desk: _Desk, base: Measured, walks: list[Walked]) -> Freeze:
             reason="; then ".join(reasons)
             + ("" if desk.rule.prove else "; as it looks, confirmed by no other seeds yet"),
             notes=(*(n for w in walks for n in w.notes), *_article(desk, best)),
+            ratio=against(desk.stage, best, base, desk.start),
         )
     )
 

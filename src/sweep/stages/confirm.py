@@ -15,11 +15,11 @@ from sweep.core.decision import Decision, Freeze, Halt, Launch, Wait
 from sweep.core.overrides import NOTHING
 from sweep.core.progress import Progress, Proposal
 from sweep.core.stage import Stage
-from sweep.core.winner import Choice, Score
+from sweep.core.winner import Choice, Ratio, Score
+from sweep.stages.against import leaning, printed
 from sweep.stages.arms import Arm, Measured, measure
 from sweep.stages.evidence import comparison
 from sweep.stats.efficiency import PRIOR_CV, combined, efficiency, pooled_variance
-from sweep.stats.estimate import ASSUMED_DEGREES, Spread
 from sweep.stats.verdict import Comparison, Verdict
 
 BASELINE = Arm(NOTHING, NOTHING, "baseline")
@@ -54,11 +54,11 @@ def _freeze(stage: Stage, progress: Progress, base: Measured, own: Measured) -> 
         return Freeze(Choice(NOTHING, NOTHING, base.score, base.score, ids, why))
     seen = comparison(stage, own, base, replicates=progress.replicates)
     lost = seen.verdict is Verdict.WORSE
-    shown = _shown(stage, progress, base, own)
-    text = f"{_looked(stage, progress)}confirmed {shown} on {len(progress.seeds)} new seeds: {_meaning(seen)}"
+    ratio = _ratio(stage, progress, base, own)
+    text = f"{_looked(stage, progress)}confirmed {_shown(ratio)} on {len(progress.seeds)} new seeds: {_meaning(seen)}"
     chosen = base if lost else own
     return Freeze(
-        Choice(chosen.arm.settings, chosen.arm.requested, chosen.score, base.score, ids, text, (seen.reason,))
+        Choice(chosen.arm.settings, chosen.arm.requested, chosen.score, base.score, ids, text, (seen.reason,), ratio)
     )
 
 
@@ -71,21 +71,21 @@ def _looked(stage: Stage, progress: Progress) -> str:
     return f"looked {seen.value - 1:+.0%}, " if seen.known else ""
 
 
-def _shown(stage: Stage, progress: Progress, base: Measured, own: Measured) -> str:
-    """The ratio with its interval; with few degrees measured it leans on an assumed spread and is only printed."""
+def _ratio(stage: Stage, progress: Progress, base: Measured, own: Measured) -> Ratio | None:
+    """Winner over base with its interval."""
     curves = [[f.curve for f in m.finished] for m in (own, base)]
+    others = [[f.curve for f in runs] for runs in progress.replicates]
     warmup = stage.budget.warmup_steps
-    measured = combined(
-        pooled_variance(curves, warmup_steps=warmup),
-        pooled_variance([[f.curve for f in runs] for runs in progress.replicates], warmup_steps=warmup),
-    )
-    few = measured is None or measured.degrees < ASSUMED_DEGREES
-    spread = combined(measured, Spread(PRIOR_CV**2, ASSUMED_DEGREES)) if few else measured
-    seen = efficiency(*curves, warmup_steps=warmup, pooled_variance=spread)
-    if not seen.known:
-        return f"nothing ({seen.reason})"
-    aside = f", a spread of {PRIOR_CV:.0%} assumed beside too few measured ones" if few else ""
-    return f"{seen.value - 1:+.0%} ({seen.low - 1:+.0%} to {seen.high - 1:+.0%}{aside})"
+    spreads = (pooled_variance(arms, warmup_steps=warmup) for arms in (curves, others))
+    spread, assumed = leaning(combined(*spreads))
+    return printed(efficiency(*curves, warmup_steps=warmup, pooled_variance=spread), assumed)
+
+
+def _shown(ratio: Ratio | None) -> str:
+    if ratio is None:
+        return "nothing (no seed gives a ratio)"
+    aside = f", a spread of {PRIOR_CV:.0%} assumed beside too few measured ones" if ratio.assumed else ""
+    return f"{ratio.value - 1:+.0%} ({ratio.low - 1:+.0%} to {ratio.high - 1:+.0%}{aside})"
 
 
 def _meaning(seen: Comparison) -> str:

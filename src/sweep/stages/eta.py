@@ -26,6 +26,7 @@ from sweep.core.overrides import Overrides
 from sweep.core.progress import Progress
 from sweep.core.stage import EtaRule, Stage
 from sweep.core.winner import Choice
+from sweep.stages.against import against
 from sweep.stages.arms import Arm, Measured, measure, room
 from sweep.stages.batch_lattice import Batch, batch_of, nearest_batch, settings_of
 from sweep.stages.evidence import Reading, read
@@ -155,6 +156,7 @@ def _freeze(
             trial_ids=_ids([base, *(v.measured for v in visits)]),
             reason=why,
             notes=tuple(notes),
+            ratio=against(stage, chosen, base),
         )
     )
 

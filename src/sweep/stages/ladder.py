@@ -16,6 +16,7 @@ from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.progress import Progress
 from sweep.core.stage import Ladder, LadderRule, Rung, Stage
 from sweep.core.winner import Choice, Score
+from sweep.stages.against import against
 from sweep.stages.arms import Arm, Measured, measure, room
 
 
@@ -39,7 +40,7 @@ def decide(stage: Stage, rule: LadderRule, progress: Progress) -> Decision:
             return step
         walked.append(step)
         held = step.best.arm
-    return _freeze(walked)
+    return _freeze(stage, walked)
 
 
 def _walk(
@@ -153,7 +154,7 @@ def _describe(measured: Measured) -> str:
     return f"score {measured.score.value:.5g}{broken}"
 
 
-def _freeze(walked: list[Walked]) -> Decision:
+def _freeze(stage: Stage, walked: list[Walked]) -> Decision:
     last = walked[-1]
     ids = tuple(dict.fromkeys(i for w in walked for _, m in w.rungs for i in m.trial_ids))
     reasons = [
@@ -170,5 +171,6 @@ def _freeze(walked: list[Walked]) -> Decision:
             trial_ids=ids,
             reason="; then ".join(reasons),
             notes=tuple(n for w in walked for n in w.notes),
+            ratio=against(stage, last.best, walked[0].start),
         )
     )

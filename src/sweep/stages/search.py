@@ -14,6 +14,7 @@ from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.progress import Progress, Proposal, Record
 from sweep.core.stage import SearchRule, Stage
 from sweep.core.winner import Choice
+from sweep.stages.against import against
 from sweep.stages.arms import Arm, Measured, lacking, measure, room
 from sweep.stages.ladder import beats
 
@@ -88,6 +89,7 @@ def _freeze(stage: Stage, rule: SearchRule, arms: list[Measured]) -> Decision:
             trial_ids=tuple(dict.fromkeys(i for m in arms for i in m.trial_ids)),
             reason=reason,
             notes=tuple(_describe(stage, m) for m in arms),
+            ratio=against(stage, chosen, base),
         )
     )
 
