@@ -5,7 +5,7 @@
 
 One campaign with one stage, whose rule (`every_seed`, by import path) asks for the baseline on every seed; verl stays
 loaded in between. Prints and writes `results/seed_spread.json`: the coefficient of variation between seeds, with its
-95 % interval, of the fitted gain (dR of S0), of the area above the common start, of the step time T, and of both dR / T.
+95 % interval, of the fitted gain (dR of S0), the area above the common start, the step time T, and both over T.
 """
 
 from __future__ import annotations
