@@ -81,6 +81,7 @@ class ModelConfig:
     gpus: int = 1
     gpu_gib: float | None = None
     hidden_size: int | None = None
+    rollout: str | None = None
     verl: list[str] = field(default_factory=list)
 
 
@@ -258,6 +259,7 @@ def _base(config: CampaignConfig) -> Overrides:
             (f"+{keys.SCHEDULE_STEPS}", config.budget.schedule_steps),
             (keys.GPUS_PER_NODE, config.model.gpus),
             *assets.settings(sources(config)),
+            *([(keys.ROLLOUT_NAME, config.model.rollout)] if config.model.rollout else []),
             *parse_settings(config.model.verl, "model.verl"),
             *parse_settings(config.task.verl, "task.verl"),
             *parse_settings(config.verl, "verl"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sweep.campaign import Campaign, Screen, trial_folder
 from sweep.config import CampaignConfig, missing_upstream, sources
+from sweep.core import verl_keys as keys
 from sweep.core.failure import FailureClass
 from sweep.core.overrides import content_hash
 from sweep.core.plan import CampaignPlan
@@ -174,8 +175,11 @@ def start_engine(plan: CampaignPlan, paths: dict[str, str]) -> Engine:
 
 
 def _engine_settings(plan: CampaignPlan) -> EngineSettings:
-    from sweep.engines.verl.environment import cpu_engine, gpu_engine, inspect
+    """Raises: ConfigError: if what generates on the CPU is not installed."""
+    from sweep.engines.verl.environment import cpu_engine, cpu_vllm_engine, gpu_engine, inspect, named_vllm
 
+    if not plan.model.needs_gpu and plan.base.get(keys.ROLLOUT_NAME) == "vllm":
+        return cpu_vllm_engine(plan.slots, named_vllm(Path(plan.folder) / "names"))
     if not plan.model.needs_gpu:
         return cpu_engine(plan.slots)
     return gpu_engine(inspect(), plan.slots, plan.model.gpus)

