@@ -6,6 +6,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.12 python3.11 python3.10,$(she
 BIN := .venv/bin
 ON_RAY := tests/adapters/test_ray_launcher.py
 INSTALLED := .venv/.installed-$(SET)
+ALONE := $(wildcard requirements/$(SET)-alone.txt)
 
 .DEFAULT_GOAL := help
 .PHONY: help install tune test lint check ui bench bench-overhead bench-decisions bench-scale chaos clean
@@ -13,13 +14,14 @@ INSTALLED := .venv/.installed-$(SET)
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(INSTALLED) ## Make .venv with pinned versions: the GPU set where an NVIDIA driver answers, else the CPU set
+install: $(INSTALLED) ## Make .venv with pinned versions: the GPU set where an NVIDIA driver answers, else the CPU set (SET=cpu-vllm: with vLLM)
 
-$(INSTALLED): pyproject.toml requirements/$(SET).txt requirements/constraints.txt
+$(INSTALLED): pyproject.toml requirements/$(SET).txt requirements/constraints.txt $(ALONE)
 	@test -n "$(PYTHON)" || { echo "Python 3.10, 3.11 or 3.12 is needed, none was found; set PYTHON=/path/to/python3" >&2; exit 2; }
 	@echo "installing the $(SET) set into .venv with $$($(PYTHON) --version)"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/$(SET).txt
+	$(if $(ALONE),$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r $(ALONE))
 	@rm -f .venv/.installed-*; touch $@
 
 tune: install ## Tune MODEL (tiny by default); more settings in ARGS="budget.steps=100 stage=kl"

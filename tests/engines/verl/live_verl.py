@@ -70,10 +70,11 @@ class LiveVerl:
         name = f"test-{uuid.uuid4().hex[:8]}"
         engine = engine or cpu_engine()
         modules = engine.variables["VERL_USE_EXTERNAL_MODULES"] + ",tests.engines.verl.probe_loading"
+        paths = engine.variables.get("PYTHONPATH") or os.environ.get("PYTHONPATH")
         self._variables = {
             **engine.variables,
             "VERL_USE_EXTERNAL_MODULES": modules,
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")])),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), paths])),
             "SWEEP_MAILBOX": name,
             "HF_HUB_OFFLINE": "1",
             **({} if reuse else file_logger(folder)),
