@@ -10,12 +10,15 @@ import pytest
 
 from sweep.adapters.ray_launcher import RayLauncher
 from sweep.engines.verl.environment import CPU_BUILD, cpu_vllm_engine, inspect, named_vllm
-from tests.engines.verl.live_verl import LiveVerl, Told
+from tests.engines.verl.live_verl import LiveVerl
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(900)]
 
 SAME_WEIGHTS = 1e-3
 """Largest difference between what rollout and actor say of a token if both have the same weights, in probability."""
+
+UNMOVED_NATS = 1e-4
+"""Largest mean KL to the reference before the first update."""
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +38,13 @@ def verl_with_vllm(
 def test_vllm_serves_the_updated_weights_in_a_cold_and_in_a_warm_trial(
     verl_with_vllm: LiveVerl, world: dict[str, object]
 ) -> None:
-    first: Told = verl_with_vllm.run(world, seed=5, steps=4)
-    other = verl_with_vllm.run(world | {"actor_rollout_ref.actor.optim.lr": 5e-3}, seed=6, steps=3)
-    again = verl_with_vllm.run(world, seed=5, steps=4)
-    for told, steps in ((first, 4), (other, 3), (again, 4)):
-        assert told.one("ended")["last_step"] == steps and told.one("ended")["error"] == ""
+    settings = world | {"actor_rollout_ref.actor.optim.lr": 5e-3}
+    cold = verl_with_vllm.run(settings, seed=5, steps=4)
+    warm = verl_with_vllm.run(settings, seed=6, steps=3)
+    for told, steps in ((cold, 4), (warm, 3)):
+        assert (told.one("ended")["last_step"], told.one("ended")["error"]) == (steps, "")
         assert max(told.column("training/rollout_probs_diff_max")) < SAME_WEIGHTS
         assert min(told.column("sweep/rollout_tokens_per_s")) > 0
-    assert max(other.column("actor/reward_kl_penalty")) > 100 * max(other.column("training/rollout_probs_diff_max"))
-    assert [t.one("started")["warm"] for t in (first, other, again)] == [False, True, True]
-    same = ("critic/score/mean", "response_length/mean", "actor/grad_norm")
-    assert [again.column(name) for name in same] == [pytest.approx(first.column(name), rel=1e-3) for name in same]
+        drift = told.column("actor/reward_kl_penalty")
+        assert drift[0] < UNMOVED_NATS < drift[-1] / 10  # at its start the policy is the reference, and then it moves
+    assert [t.one("started")["warm"] for t in (cold, warm)] == [False, True]
