@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from sweep.core import verl_keys as keys
+from sweep.core.curve import METRICS
 from sweep.core.overrides import Overrides
 from sweep.core.plan import ModelFacts
 from sweep.core.stage import (
@@ -18,6 +19,7 @@ from sweep.core.stage import (
     Knob,
     Ladder,
     LadderRule,
+    Rollback,
     Rounds,
     Rule,
     Rung,
@@ -108,8 +110,7 @@ def _measure(where: str, content: Mapping[str, Any], base: Overrides, model: Mod
     rollout = base.get(keys.ROLLOUT_NAME, VLLM if model.needs_gpu else "transformers")
     if given == Measure.ROLLOUT.value and rollout != VLLM:
         raise ConfigError(
-            f"{where}: measure: rollout is generation on vLLM alone, but model {model.name} generates with {rollout}; "
-            "set measure: training"
+            f"{where}: measure: rollout is by vLLM alone, but {model.name} generates with {rollout}; set measure: training"
         )
     return Measure(given)
 
@@ -117,12 +118,10 @@ def _measure(where: str, content: Mapping[str, Any], base: Overrides, model: Mod
 def _budget(where: str, content: Mapping[str, Any], measure: Measure) -> StageBudget:
     """What the stage may spend; trials that only generate have rounds for steps, as the section `rounds` says."""
     budget = _built(StageBudget, f"{where}: budget", content.get("budget", {}))
-    if measure is Measure.TRAINING:
-        return budget
     rounds = _built(Rounds, f"{where}: rounds", content.get("rounds", {}))
     if rounds.measured < 1 or rounds.warmup < 0:
         raise ConfigError(f"{where}: rounds.measured must be at least 1 and rounds.warmup 0, got {rounds}")
-    return replace(budget, steps=rounds.warmup + rounds.measured, warmup_steps=rounds.warmup)
+    return budget if measure is Measure.TRAINING else rounds.of(budget)
 
 
 def _rule(where: str, content: Mapping[str, Any], base: Overrides, model: ModelFacts, knobs: tuple[Knob, ...]) -> Rule:
@@ -177,14 +176,17 @@ def _search_rule(where: str, content: Mapping[str, Any]) -> SearchRule:
 def _ladder_rule(
     where: str, content: Mapping[str, Any], base: Overrides, model: ModelFacts, knobs: tuple[Knob, ...]
 ) -> LadderRule:
-    _known_keys(where, content, {"ladders", "tie_margin"})
+    _known_keys(where, content, {"ladders", "tie_margin", "rollback"})
     ladders = tuple(
         _ladder(f"{where}.ladders.{name}", name, spec, base, model, knobs)
         for name, spec in content.get("ladders", {}).items()
     )
     if not ladders:
         raise ConfigError(f"{where}: at least one ladder is needed")
-    return LadderRule(ladders, float(content.get("tie_margin", 0.02)))
+    back = _built(Rollback, f"{where}.rollback", content["rollback"]) if content.get("rollback") else None
+    if back is not None and back.series not in METRICS:
+        raise ConfigError(f"{where}.rollback: series must be one of {', '.join(METRICS)}, got {back.series!r}")
+    return LadderRule(ladders, float(content.get("tie_margin", 0.02)), back)
 
 
 def _ladder(

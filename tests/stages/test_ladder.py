@@ -7,7 +7,7 @@ import pytest
 from sweep.core import verl_keys as keys
 from sweep.core.decision import Halt
 from sweep.core.overrides import Overrides
-from sweep.core.stage import Constraint, Knob, Ladder, LadderRule, Rung, Stage, StageBudget
+from sweep.core.stage import Constraint, Knob, Ladder, LadderRule, Rollback, Rung, Stage, StageBudget
 from tests.stages.histories import died, line, play
 
 BUDGETS = ((2048, 64), (4096, 128), (8192, 256), (16384, 512), (32768, 1024))
@@ -17,11 +17,17 @@ def rung(tokens: int, seqs: int) -> Rung:
     return Rung(f"{tokens}/{seqs}", Overrides.of({keys.MAX_BATCHED_TOKENS: tokens, keys.MAX_SEQS: seqs}))
 
 
-def token_stage(*, trials: int = 10, constraints: tuple[Constraint, ...] = (), margin: float = 0.02) -> Stage:
+def token_stage(
+    *,
+    trials: int = 10,
+    constraints: tuple[Constraint, ...] = (),
+    margin: float = 0.02,
+    rollback: Rollback | None = None,
+) -> Stage:
     return Stage(
         name="token_budget",
         knobs=(Knob(keys.MAX_BATCHED_TOKENS, 64, 1e6), Knob(keys.MAX_SEQS, 1, 65536)),
-        rule=LadderRule((Ladder("token_budget", tuple(rung(*b) for b in BUDGETS)),), margin),
+        rule=LadderRule((Ladder("token_budget", tuple(rung(*b) for b in BUDGETS)),), margin, rollback),
         objective="rollout_throughput",
         budget=StageBudget(trials=trials, steps=40, warmup_steps=2),
         constraints=constraints,
@@ -69,6 +75,58 @@ def test_a_rung_that_leaves_too_little_free_memory_cannot_win(free: float, wins:
     floor = Constraint("free_gib", "min", low=5.0)
     played = play(token_stage(constraints=(floor,)), BASE, answer)
     assert played.choice.settings.get(keys.MAX_BATCHED_TOKENS) == wins
+
+
+def peaking(peaks: dict[tuple[int, float], float], rate: float = 150.0):
+    """The start allocates 20 GiB; a rung, at this token budget and share of the memory, what is said here."""
+
+    def answer(proposal, overrides):
+        tokens, share = overrides.get(keys.MAX_BATCHED_TOKENS), overrides.get(keys.MEMORY_UTILIZATION)
+        found = 100.0 if tokens == 8192 else (rate if tokens == 16384 else 10.0)
+        metrics = {"sweep/rollout_tokens_per_s": found}
+        return line(0.1, 1.0, **metrics, **{"actor/perf/max_memory_allocated_gb": peaks.get((tokens, share), 20.0)})
+
+    return answer
+
+
+BACK = Rollback(step=0.1, least=0.3)
+AT_HALF = BASE.merged({keys.MEMORY_UTILIZATION: 0.5})
+
+
+@pytest.mark.parametrize(("peak", "shares"), [(22.0, [None]), (22.1, [None, 0.4])])
+def test_a_rung_whose_peak_jumps_by_more_than_a_tenth_is_tried_again_with_less_for_the_rollout(
+    peak: float, shares: list[float | None]
+):
+    played = play(token_stage(rollback=BACK), AT_HALF, peaking({(16384, 0.5): peak, (16384, 0.4): 20.0}))
+    tried = [r.settings for r in played.records if r.settings.get(keys.MAX_BATCHED_TOKENS) == 16384]
+    assert [settings.get(keys.MEMORY_UTILIZATION) for settings in tried] == shares
+    assert played.choice.settings == tried[-1]
+
+
+def test_a_rung_that_jumps_in_spite_of_it_cannot_win():
+    played = play(token_stage(rollback=BACK), AT_HALF, peaking({(16384, 0.5): 30.0, (16384, 0.4): 29.0}))
+    assert played.choice.settings.items == ()
+    assert any("over the start's 20 by more than 10%" in note for note in played.choice.notes)
+
+
+@pytest.mark.parametrize(("start", "tries"), [(0.4, 2), (0.39, 1)])
+def test_the_share_is_not_taken_back_under_its_floor(start: float, tries: int):
+    base = BASE.merged({keys.MEMORY_UTILIZATION: start})
+    played = play(token_stage(rollback=BACK), base, peaking({(16384, start): 30.0}))
+    assert sum(r.settings.get(keys.MAX_BATCHED_TOKENS) == 16384 for r in played.records) == tries
+    assert (played.choice.settings.get(keys.MAX_BATCHED_TOKENS) == 16384) is (tries == 2)
+
+
+def test_a_share_that_is_not_set_is_verls_and_memory_that_is_not_measured_never_jumps():
+    played = play(token_stage(rollback=BACK), BASE, peaking({(16384, None): 30.0}))
+    assert played.choice.settings.get(keys.MEMORY_UTILIZATION) == 0.4
+    unmeasured = play(token_stage(rollback=BACK), BASE, rates({8192: 100, 16384: 120, 32768: 110}))
+    assert unmeasured.choice.settings.get(keys.MEMORY_UTILIZATION) is None
+
+
+def test_without_room_for_another_trial_a_jump_only_rules_the_rung_out():
+    played = play(token_stage(trials=2, rollback=BACK), AT_HALF, peaking({(16384, 0.5): 30.0}))
+    assert len(played.records) == 2 and played.choice.settings.items == ()
 
 
 def test_a_rung_that_died_of_memory_ends_the_climb():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from sweep.core import verl_keys as keys
 from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.trial import Measure
 
@@ -57,6 +58,23 @@ class EtaRule:
 
 
 @dataclass(frozen=True, slots=True)
+class Rollback:
+    """What follows if a rung's highest `series` lies over the start's by more than the share `rise`.
+
+    The rung is tried again with `key` lower by `step`, but not under `least`; `unset` is its value where the
+    configuration does not say. Source: METHOD section 4 (peak memory, 10 %, back with gpu_memory_utilization); step
+    and floor are ours.
+    """
+
+    key: str = keys.MEMORY_UTILIZATION
+    series: str = "peak_gib"
+    rise: float = 0.10
+    step: float = 0.1
+    least: float = 0.3
+    unset: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
 class LadderRule:
     """Ladders walked one after the other: the winner of one is fixed while the next is tried.
 
@@ -65,6 +83,7 @@ class LadderRule:
 
     ladders: tuple[Ladder, ...]
     tie_margin: float = 0.02
+    rollback: Rollback | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +165,10 @@ class Rounds:
 
     measured: int = 5
     warmup: int = 2
+
+    def of(self, budget: StageBudget) -> StageBudget:
+        """The budget with rounds in place of its steps."""
+        return replace(budget, steps=self.warmup + self.measured, warmup_steps=self.warmup)
 
 
 @dataclass(frozen=True, slots=True)

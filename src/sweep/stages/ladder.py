@@ -1,6 +1,7 @@
 """Ladders: named rungs from cheap to dear, tried from where the configuration stands; the best rung wins.
 
-Stage `token_budget` climbs one (token budget and sequences together); stage `lr_lambda` walks two, never both at
+Stage `token_budget` climbs one (token budget and sequences together), and takes the rollout's share of the memory back
+where a rung's peak jumps; stage `lr_lambda` walks two, never both at
 once: `lam` stays where it is until `lr` is settled. Within the tie margin the cheaper rung wins.
 Source: METHOD sections 4 and 5.
 """
@@ -9,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sweep.core.decision import Decision, Freeze, Halt, Launch, Wait
 from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.progress import Progress
-from sweep.core.stage import Ladder, LadderRule, Rung, Stage
+from sweep.core.stage import Ladder, LadderRule, Rollback, Rung, Stage
 from sweep.core.winner import Choice, Score
 from sweep.stages.against import against
 from sweep.stages.arms import Arm, Measured, measure, room
@@ -58,7 +59,7 @@ def _walk(
     for i in _visits(order, at, ladder.climb):
         if not _worth_trying(ladder, seen, at, i, rule.tie_margin):
             continue
-        measured = measure(stage, progress, _arm(held, order[i]), stage.budget.seeds)
+        measured = _measure(stage, rule, progress, _arm(held, order[i]), start)
         if isinstance(measured, Launch) and room(stage, progress) < len(measured.proposals):
             notes.append(f"the budget of {stage.budget.most_trials} trials is spent: ladder {ladder.name} ends")
             break
@@ -71,6 +72,46 @@ def _walk(
     names = {i: _name(order[i], held) for i in seen}
     notes.extend(f"{ladder.name} {names[i]}: {_describe(seen[i])}" for i in sorted(seen))
     return Walked(start, tuple((names[i], seen[i]) for i in sorted(seen)), seen[best], tuple(notes))
+
+
+def _measure(stage: Stage, rule: LadderRule, progress: Progress, arm: Arm, start: Measured) -> Measured | Launch | Wait:
+    """The rung's evidence; if its memory jumped, that of the rung with the rollout's share taken back."""
+    measured = measure(stage, progress, arm, stage.budget.seeds)
+    back = rule.rollback
+    if back is None or not isinstance(measured, Measured) or not (jump := memory_jump(stage, back, measured, start)):
+        return measured
+    lower = _taken_back(back, progress.base.merged(arm.settings))
+    if lower is None:
+        return replace(measured, broken=(*measured.broken, jump))
+    settings, name = arm.settings.merged(lower), back.key.rpartition(".")[2]
+    again = Arm(settings, settings, f"{arm.note}, {name} taken back to {lower.items[0][1]:g}")
+    tried = measure(stage, progress, again, stage.budget.seeds)
+    if isinstance(tried, Launch) and room(stage, progress) < len(tried.proposals):
+        return replace(measured, broken=(*measured.broken, jump))
+    if isinstance(tried, Measured) and (jump := memory_jump(stage, back, tried, start)):
+        return replace(tried, broken=(*tried.broken, jump))
+    return tried
+
+
+def memory_jump(stage: Stage, back: Rollback, measured: Measured, start: Measured) -> str:
+    """By how much the peak lies over the start's, in words, if that is more than it may; else the empty string."""
+    peak, before = _peak(stage, back, measured), _peak(stage, back, start)
+    if not before > 0 or not peak > before * (1 + back.rise):
+        return ""
+    return f"max {back.series} {peak:.4g} is over the start's {before:.4g} by more than {back.rise:.0%}"
+
+
+def _peak(stage: Stage, back: Rollback, measured: Measured) -> float:
+    """The highest value after warm-up over the arm's finished trials; NaN if none was logged."""
+    curves = [f.curve.since(stage.budget.warmup_steps + 1) for f in measured.finished]
+    return max((v for c in curves for v in getattr(c, back.series) if math.isfinite(v)), default=math.nan)
+
+
+def _taken_back(back: Rollback, settings: Overrides) -> Overrides | None:
+    """The setting one step lower; None at its floor."""
+    now = settings.get(back.key, back.unset)
+    lower = round(float(now) - back.step, 6) if isinstance(now, int | float) else -math.inf
+    return Overrides.of({back.key: lower}) if lower >= back.least else None
 
 
 def _with_start(ladder: Ladder, base: Overrides) -> list[Rung | None]:
