@@ -148,7 +148,7 @@ def test_what_a_stage_measures_is_part_of_what_its_winner_stands_on():
         (["stages.kl.objective=luck"], r"sweeps/kl\.yaml: objective must be one of .*reward_in_band.*'luck'"),
         (["stages.kl.rule=magic"], r"sweeps/kl\.yaml: rule must be one of .*'magic'"),
         (["stages.kl.budget.trials=1"], "at least 2"),
-        (["stages.token_budget.measure=rollout"], "by vLLM alone, but tiny generates with transformers"),
+        (["stages.token_budget.measure=rollout"], "tiny generates with transformers, not with vLLM"),
         (["stages.token_budget.ladder.rollback.series=heat"], "rollback: series must be one of .*peak_gib.*'heat'"),
         (["stages.token_budget.measure=guess"], "measure must be one of training, rollout, got 'guess'"),
         (["model=smollm2-135m", "stages.token_budget.rounds.measured=0"], "rounds.measured must be at least 1"),

@@ -109,9 +109,7 @@ def _measure(where: str, content: Mapping[str, Any], base: Overrides, model: Mod
         raise ConfigError(f"{where}: measure must be one of {', '.join(known)}, got {given!r}")
     rollout = base.get(keys.ROLLOUT_NAME, VLLM if model.needs_gpu else "transformers")
     if given == Measure.ROLLOUT.value and rollout != VLLM:
-        raise ConfigError(
-            f"{where}: measure: rollout is by vLLM alone, but {model.name} generates with {rollout}; set measure: training"
-        )
+        raise ConfigError(f"{where}: {model.name} generates with {rollout}, not with vLLM; set measure: training")
     return Measure(given)
 
 
