@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sweep.engines.vllm.rollout_child import preemptions
+from sweep.engines.vllm.rollout_spec import WORKER_EXTENSION
 from sweep.engines.vllm.workload import Workload
-
-WORKER_EXTENSION = "sweep.engines.vllm.worker_memory.WorkerMemory"
 
 
 def main(spec_path: str, result_path: str) -> None:
@@ -40,13 +40,13 @@ def measure(llm: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
     rounds, memory = [], []
     for number in range(spec["warmup_rounds"] + spec["rounds"]):
         if number == spec["warmup_rounds"]:
-            preempted = _preemptions(llm)
+            preempted = preemptions(llm)
         rounds.append(_round(llm, workload, spec["seed"] + number, vocabulary, spec["log_probs"]))
         print(f"probe: round {number}: {rounds[-1]['tokens'] / rounds[-1]['seconds']:.0f} token/s", flush=True)
         memory += llm.collective_rpc("sweep_memory")
     return {
         "rounds": rounds[spec["warmup_rounds"] :],
-        "preemptions": _preemptions(llm) - preempted,
+        "preemptions": preemptions(llm) - preempted,
         "kv_cache_tokens": _cache_tokens(cache),
         "peak_allocated_gib": _extreme(max, memory, "peak_allocated_gib"),
         "peak_reserved_gib": _extreme(max, memory, "peak_reserved_gib"),
@@ -94,10 +94,6 @@ def _round(llm: Any, workload: Workload, seed: int, vocabulary: int, log_probs: 
     outputs = llm.generate(prompts, sampling, use_tqdm=False)
     seconds = time.perf_counter() - began
     return {"seconds": seconds, "tokens": sum(len(output.outputs[0].token_ids) for output in outputs)}
-
-
-def _preemptions(llm: Any) -> int:
-    return int(sum(m.value for m in llm.get_metrics() if m.name == "vllm:num_preemptions"))
 
 
 def _cache_tokens(cache: Any) -> int:
