@@ -27,10 +27,10 @@ from sweep.core.stage import (
     Stage,
     StageBudget,
 )
+from sweep.core.token_budget import token_clamp
 from sweep.core.trial import Measure
 from sweep.errors import ConfigError
 from sweep.stages import objective
-from sweep.stages.token_clamp import token_clamp
 
 MOST_KNOBS = 2
 """Source: S0 section 2, one or two parameters a step."""

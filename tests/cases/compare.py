@@ -15,6 +15,9 @@ FOR_PEOPLE = frozenset({"summary", "distance_note"})
 """Keys that explain a case and say nothing that an answer could get wrong by itself."""
 
 BY_VARIANT = "_by_variant"
+BOUNDS = frozenset({"max_len"})
+"""Keys whose wanted number is a bound from above: anything at most as large keeps it."""
+
 RELATIVE_TOLERANCE = 0.02
 SHARED_WORDS = 0.3
 """Share of a phrase's words that agreeing prose has."""
@@ -95,6 +98,8 @@ def _agrees(key: str, wanted: Any, answer: Mapping[str, Any]) -> bool:
     if isinstance(wanted, bool) or wanted is None:
         return got is wanted
     if isinstance(wanted, int | float):
+        if key in BOUNDS:
+            return isinstance(got, int | float) and got <= wanted
         return isinstance(got, int | float) and close(float(wanted), float(got))
     if isinstance(wanted, str):
         return _text_agrees(key, wanted, got, answer)

@@ -64,6 +64,49 @@ def test_a_forbidden_thing_that_nothing_checks_is_reported() -> None:
     assert unchecked({"must_not": ["sing", "lower kl_coef"]}) == ["sing"]
 
 
+@pytest.mark.parametrize(
+    ("phrase", "allowed", "refused"),
+    [
+        (
+            "record it as an OOM of the trial's batch size",
+            {"class": "ENV_FAULT", "codes": ["GPU_MEMORY_OCCUPIED"]},
+            [
+                {"class": "OOM_GPU"},
+                {"codes": ["CUDA_OOM"]},
+                {"moves": [("lower", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu")]},
+            ],
+        ),
+        (
+            "advise only the version pin",
+            {"ordered_fixes": ["pin the version", "set num_cpus"]},
+            [{"ordered_fixes": ["pin the version", "downgrade it"]}, {"ordered_fixes": []}],
+        ),
+        (
+            "downgrade vLLM as the first advice when another root line exists",
+            {"ordered_fixes": ["repair the error above", "downgrade vLLM"]},
+            [{"ordered_fixes": ["downgrade vLLM", "repair the error above"]}, {"ordered_fixes": ["pin vllm"]}],
+        ),
+        (
+            "silently add '+', which would make a dead knob",
+            {"verdict": "ERROR", "suggestions": {"a.bb": "a.b"}},
+            [{"verdict": "ERROR", "suggestions": {"a.bb": "+a.bb"}}, {"verdict": "OK"}],
+        ),
+    ],
+)
+def test_forbidden_things_are_seen_in_answers_that_do_them(
+    phrase: str, allowed: dict[str, Any], refused: list[dict[str, Any]]
+) -> None:
+    expected = {"must_not": [phrase]}
+    assert not unchecked(expected)
+    assert disagreements(expected, allowed) == []
+    assert all(disagreements(expected, answer) for answer in refused)
+
+
+def test_a_number_that_is_a_bound_is_kept_by_less() -> None:
+    assert disagreements({"max_len": 64}, {"max_len": 12}) == disagreements({"max_len": 64}, {"max_len": 64}) == []
+    assert disagreements({"max_len": 64}, {"max_len": 65})
+
+
 def test_each_variant_is_held_to_its_own_part() -> None:
     expected = {
         "verdict_by_variant": {"a_short": "OK", "b_long": "REWARD_PLATEAU"},

@@ -134,6 +134,15 @@ def forbidden(phrase: str) -> list[Check]:
         checks.append(lambda answer: "retries as it was" if answer.get("retry") == "same_config" else None)
     if re.search(r"average nan away|nanmean", lowered):
         checks.append(lambda answer: None if "NON_FINITE" in answer.get("codes", ()) else "NaN is not reported")
+    if re.search(r"\boom of .*batch", lowered):
+        checks += [_no_code("CUDA_OOM"), _no_class("OOM_GPU"), _no_batch_moved]
+    if re.search(r"\bonly the version", lowered):
+        checks.append(_not_versions_alone)
+    first = re.search(r"(.+) as the first advice", lowered)
+    if first:
+        checks.append(_not_first(first[1]))
+    if re.search(r"\badd '\+'", lowered):
+        checks.append(_no_plus)
     if not moves:
         checks += [_no_code(name) for word, names in CONCEPTS.items() if word in lowered for name in names]
     return checks + [_no_term(term) for term in FORBIDDEN_TERMS if term in lowered]
@@ -141,6 +150,47 @@ def forbidden(phrase: str) -> list[Check]:
 
 def _no_code(name: str) -> Check:
     return lambda answer: f"has {name}" if name in map(code, answer.get("codes", ())) else None
+
+
+def _no_class(name: str) -> Check:
+    return lambda answer: f"is of class {name}" if answer.get("class") == name else None
+
+
+def _no_batch_moved(answer: Mapping[str, Any]) -> str | None:
+    moved = [key for _, key in moves_of(answer) if "batch" in key and key != "max_num_batched_tokens"]
+    return f"changes {moved[0]}" if moved else None
+
+
+def _fixes(answer: Mapping[str, Any]) -> list[str]:
+    return [str(fix).casefold() for fix in answer.get("ordered_fixes") or answer.get("fix") or ()]
+
+
+ABOUT_VERSIONS = r"version|downgrad|upgrad|\bpin"
+
+
+def _not_versions_alone(answer: Mapping[str, Any]) -> str | None:
+    other = [fix for fix in _fixes(answer) if not re.search(ABOUT_VERSIONS, fix)]
+    return None if other else "has no advice but versions"
+
+
+def _not_first(what: str) -> Check:
+    """Fails an answer whose first advice is this, or any talk of versions where this is to change one."""
+    words = re.findall(r"[a-z]{4,}", what)
+
+    def check(answer: Mapping[str, Any]) -> str | None:
+        first = next(iter(_fixes(answer)), "")
+        versions = re.search(ABOUT_VERSIONS, what) and re.search(ABOUT_VERSIONS, first)
+        return f"first says {first!r}" if versions or all(word in first for word in words) else None
+
+    return check
+
+
+def _no_plus(answer: Mapping[str, Any]) -> str | None:
+    offered = [*answer.get("suggestions", {}).values(), *answer.get("fix", ())]
+    added = [value for value in offered if str(value).startswith("+")]
+    if added:
+        return f"offers {added[0]}"
+    return None if answer.get("verdict") == "ERROR" else "lets the unknown key pass"
 
 
 def _no_move(move: tuple[str, str]) -> Check:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from sweep.core import verl_keys as keys
-from sweep.health import knobs
 from sweep.health.code import Code
 from sweep.health.evidence import Evidence, RunFacts
 from sweep.health.finding import Severity, Way
@@ -199,7 +198,7 @@ def test_entropy_above_one_from_the_start_is_a_base_model() -> None:
 
 
 def test_the_entropy_coefficient_is_blamed_if_it_is_on() -> None:
-    on = RunFacts(config={knobs.ENTROPY_COEFF: "0.001"})
+    on = RunFacts(config={keys.ENTROPY_COEFF: "0.001"})
     assert "entropy_coeff is 0.001" in the(told({ENTROPY: line(0.4, 3, 300)}, on), Code.ENTROPY_EXPLOSION).advice
 
 
@@ -235,8 +234,8 @@ def test_a_ratio_against_a_longest_response_that_varies_is_no_cutting() -> None:
 
 def test_a_configured_maximum_decides_whether_the_longest_is_cut() -> None:
     logged = {SCORE: RISING, "response_length/clip_ratio": [0.95] * 300, "response_length/max": [256.0] * 300}
-    assert Code.LENGTH_SATURATED not in codes(told(logged, RunFacts(config={knobs.MAX_RESPONSE_LENGTH: 512})))
-    assert Code.LENGTH_SATURATED in codes(told(logged, RunFacts(config={knobs.MAX_RESPONSE_LENGTH: 256})))
+    assert Code.LENGTH_SATURATED not in codes(told(logged, RunFacts(config={keys.MAX_RESPONSE: 512})))
+    assert Code.LENGTH_SATURATED in codes(told(logged, RunFacts(config={keys.MAX_RESPONSE: 256})))
 
 
 @pytest.mark.parametrize(

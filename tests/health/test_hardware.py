@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from sweep.core import verl_keys as keys
 from sweep.errors import ConfigError
-from sweep.health import knobs
 from sweep.health.code import Code
 from sweep.health.finding import Finding, Severity
 from sweep.health.gpu_trace import read_trace, to_line
@@ -87,7 +87,7 @@ def test_the_same_swings_count_where_the_rollout_keeps_its_cache() -> None:
     kept = HardwareFacts(free_cache_engine=False)
     (finding,) = hardware(series(18, free_gib=SLEEPING), kept)
     assert finding.code is Code.MEMORY_FLUCTUATION
-    assert finding.direction[0].knob == knobs.DYNAMIC_BATCH
+    assert finding.direction[0].knob == keys.ACTOR_DYNAMIC_BATCH
 
 
 @pytest.mark.parametrize(("swing", "wide"), [(3.9, False), (4.1, True)])

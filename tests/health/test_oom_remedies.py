@@ -6,7 +6,6 @@ import pytest
 
 from sweep.core import verl_keys as keys
 from sweep.errors import ConfigError
-from sweep.health import knobs
 from sweep.health.oom_remedies import OffloadTrial, comparability, offload_tradeoff, remedies
 
 MEASURED = [OffloadTrial(0.0, 0.752, 15.24), OffloadTrial(0.5, 1.187, 14.13), OffloadTrial(1.0, 1.678, 10.53)]
@@ -27,7 +26,7 @@ def test_offload_cannot_be_weighed_without_two_measurements(trials: list[Offload
 
 def test_offload_is_the_last_remedy_and_says_its_price() -> None:
     moves = remedies(offload_tradeoff(MEASURED))
-    assert {moves[-1].knob, moves[-2].knob} == {knobs.PARAM_OFFLOAD, knobs.OPTIMIZER_OFFLOAD}
+    assert {moves[-1].knob, moves[-2].knob} == {keys.ACTOR_PARAM_OFFLOAD, keys.ACTOR_OPTIMIZER_OFFLOAD}
     assert "2.23 times the step time" in moves[-1].detail
     assert moves[0].knob == keys.ACTOR_MICRO_BATCH
 
@@ -35,12 +34,12 @@ def test_offload_is_the_last_remedy_and_says_its_price() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "matters", "comparable", "tag"),
     [
-        ({knobs.CRITIC_MICRO_BATCH: 8}, {knobs.CRITIC_MICRO_BATCH: 4}, True, False, "micro_batch_changed"),
-        ({knobs.CRITIC_MICRO_BATCH: 8}, {knobs.CRITIC_MICRO_BATCH: 4}, False, True, "micro_batch_changed"),
+        ({keys.CRITIC_MICRO: 8}, {keys.CRITIC_MICRO: 4}, True, False, "micro_batch_changed"),
+        ({keys.CRITIC_MICRO: 8}, {keys.CRITIC_MICRO: 4}, False, True, "micro_batch_changed"),
         ({keys.MEMORY_UTILIZATION: 0.6}, {keys.MEMORY_UTILIZATION: 0.5}, True, True, "memory_settings_changed"),
         ({keys.MINI_BATCH: 256}, {keys.MINI_BATCH: 128}, False, False, "setting_changed"),
         ({keys.MINI_BATCH: 256}, {keys.MINI_BATCH: 256}, True, True, ""),
-        ({}, {knobs.PARAM_OFFLOAD: True}, True, True, "memory_settings_changed"),
+        ({}, {keys.ACTOR_PARAM_OFFLOAD: True}, True, True, "memory_settings_changed"),
     ],
 )
 def test_a_retry_is_comparable_if_its_gradient_is_the_same(

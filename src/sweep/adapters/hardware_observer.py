@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 
 from sweep.adapters.hardware_watch import HardwareWatch
 from sweep.core.outcome import Failed, Outcome
@@ -20,6 +19,7 @@ from sweep.core.winner import Score, Winner
 from sweep.health.finding import Finding
 from sweep.health.hardware import HardwareFacts, hardware
 from sweep.ports import CampaignInfo
+from sweep.stats.timing import rollout_share
 
 log = logging.getLogger(__name__)
 
@@ -93,12 +93,8 @@ def facts_of(trial: Trial, outcome: Outcome) -> HardwareFacts:
     """What decides between causes, from the trial's settings and from its curve if it has one."""
     free_cache = trial.overrides.get(FREE_CACHE, True)
     curve = getattr(outcome, "curve", None)
-    shares = (
-        [g / s for g, s in zip(curve.gen_seconds, curve.step_seconds, strict=True) if s > 0 and math.isfinite(g / s)]
-        if curve is not None
-        else []
-    )
-    return HardwareFacts(free_cache_engine=bool(free_cache), gen_share=fmean(shares) if shares else None)
+    share = math.nan if curve is None else rollout_share(curve.gen_seconds, curve.step_seconds)
+    return HardwareFacts(free_cache_engine=bool(free_cache), gen_share=share if math.isfinite(share) else None)
 
 
 def _write(folder: Path, found: tuple[Finding, ...], samples: int, absent: tuple[str, ...]) -> None:

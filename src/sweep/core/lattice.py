@@ -1,4 +1,6 @@
-"""The lattice of (mini-batch, train batch) pairs that verl trains on without padding: `project`, `valid_mini_batches`.
+"""The lattice of (mini-batch, train batch) pairs that verl trains on without padding.
+
+`project` lets the train batch follow a mini-batch; `valid_mini_batches` and `nearest_valid` are for one that stays.
 
 Sizes are in prompts, as in verl's keys. verl multiplies both by `rollout_n`, gives each data-parallel rank an equal
 share of a mini-batch and cuts that share into micro-batches of fixed size. A pair is valid when
@@ -17,7 +19,7 @@ utils/config.py (train batch against GPUs), v1/trainer_base.py (padding of an un
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sweep.errors import ConfigError
@@ -124,6 +126,15 @@ def project(
         log_prob_micro_batch_per_gpu=log_prob_micro_batch_per_gpu,
     )
     return _nearest_pair(requested, train_batch, mini_unit, math.lcm(batch_unit, pinned_critic_mini_batch or 1))
+
+
+def nearest_valid(requested: float, sizes: Sequence[int], besides: int) -> int | None:
+    """Of valid sizes that cannot follow anything, the one nearest by ratio other than `besides`; None if there is none.
+
+    By ratio, since a move multiplies: 179 lies nearer to 128 than to 256. A tie goes to the smaller size.
+    """
+    others = sorted(size for size in sizes if size != besides)
+    return min(others, key=lambda size: abs(math.log(size / requested)), default=None)
 
 
 def nearest_multiple(value: float, unit: int) -> int:

@@ -50,6 +50,11 @@ def thaw(value: Value) -> object:
     return value
 
 
+def is_interpolation(value: object) -> bool:
+    """Whether Hydra would put something else in its place, quoted or not: a text with `${...}`."""
+    return isinstance(value, str) and re.search(r"(?<!\\)\$\{", value) is not None
+
+
 def bare(key: str) -> str:
     """The key without Hydra's leading `+`."""
     return key.lstrip("+")

@@ -44,7 +44,10 @@ class Ladder:
 
 @dataclass(frozen=True, slots=True)
 class EtaRule:
-    """Constants of the mini-batch rule. Source: S0 section 2.1; the bands' gaps are closed in `stages.eta`."""
+    """Constants of the mini-batch rule. Source: S0 section 2.1; the bands' gaps are closed in `stages.eta`.
+
+    `follow_train_batch`: the train batch follows each mini-batch; else it stays, and only its divisors are tried.
+    """
 
     first_factor: float = 0.7
     lower_factor: float = 0.9
@@ -54,6 +57,7 @@ class EtaRule:
     steady_low: float = 0.98
     steady_high: float = 1.02
     safe_fraction: float = 0.25
+    follow_train_batch: bool = True
     literal: bool = False
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from sweep.health.code import HEADLINES, Code
 from sweep.health.evidence import Evidence, RunFacts
 from sweep.health.finding import Confidence, Finding, Severity
@@ -99,7 +101,8 @@ class Diagnosis:
 def diagnose(table: MetricTable, facts: RunFacts | None = None, limits: Limits = DEFAULT) -> Diagnosis:
     """The diagnosis of a run from what it logged. Total: an empty table gives a diagnosis without findings."""
     evidence = Evidence.of(table, facts, limits)
-    found = sorted((f for rule in RULES for f in rule(evidence)), key=_order)
+    with np.errstate(all="ignore"):  # numbers near the largest overflow in a variance, which no rule minds
+        found = sorted((f for rule in RULES for f in rule(evidence)), key=_order)
     present = {f.code for f in found}
     causes = {f: _cause(f.code, present) for f in found}
     kept = tuple(f for f in found if causes[f] is None)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from sweep.core import verl_keys as keys
-from sweep.health import knobs
 from sweep.health.code import Code
 from sweep.health.finding import Confidence, Finding, Move, Severity, Way
 
@@ -107,7 +106,7 @@ def _idle(samples: Sequence[GpuSample], facts: HardwareFacts, limits: HardwareLi
         else "check the rollout's share of the step first; if it is small, the input is the bottleneck",
         (Move(Way.RAISE, keys.MAX_BATCHED_TOKENS), Move(Way.RAISE, keys.MAX_SEQS))
         if rollout
-        else (Move(Way.RAISE, knobs.DATALOADER_WORKERS),),
+        else (Move(Way.RAISE, keys.DATALOADER_WORKERS),),
     )
 
 
@@ -152,7 +151,7 @@ def _memory_swings(samples: Sequence[GpuSample], facts: HardwareFacts, limits: H
         f"free memory swings by more than {limits.swing_gib_per_second:g} GiB/s in {len(wide)} of {len(rates)} "
         "intervals that no change of phase explains",
         "batches differ much in size: switch dynamic batching on or look at padding",
-        (Move(Way.SET, knobs.DYNAMIC_BATCH, "true"),),
+        (Move(Way.SET, keys.ACTOR_DYNAMIC_BATCH, "true"),),
         confidence=Confidence.MEDIUM,
     )
 

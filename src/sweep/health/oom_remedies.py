@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from sweep.core import verl_keys as keys
 from sweep.errors import ConfigError
-from sweep.health import knobs
 from sweep.health.finding import Move, Way
 
 
@@ -53,14 +52,14 @@ def remedies(tradeoff: OffloadTradeoff | None = None) -> tuple[Move, ...]:
     saved = "" if tradeoff is None else f", {tradeoff.memory_saved_gib:.2f} GiB saved"
     return (
         Move(Way.LOWER, keys.ACTOR_MICRO_BATCH, "the same gradient in smaller pieces"),
-        Move(Way.LOWER, knobs.LOG_PROB_MICRO_BATCH),
+        Move(Way.LOWER, keys.LOG_PROB_MICRO_BATCH),
         Move(Way.LOWER, keys.MEMORY_UTILIZATION, "leaves more to training, less to the rollout's cache"),
-        Move(Way.SET, knobs.OPTIMIZER_OFFLOAD, f"true: {price}{saved}"),
-        Move(Way.SET, knobs.PARAM_OFFLOAD, f"true: {price}{saved}"),
+        Move(Way.SET, keys.ACTOR_OPTIMIZER_OFFLOAD, f"true: {price}{saved}"),
+        Move(Way.SET, keys.ACTOR_PARAM_OFFLOAD, f"true: {price}{saved}"),
     )
 
 
-MICRO_BATCHES = frozenset({keys.ACTOR_MICRO_BATCH, knobs.CRITIC_MICRO_BATCH})
+MICRO_BATCHES = frozenset({keys.ACTOR_MICRO_BATCH, keys.CRITIC_MICRO})
 """Settings that split a mini-batch without meaning to change its gradient."""
 
 HARMLESS = frozenset(
@@ -68,10 +67,10 @@ HARMLESS = frozenset(
         keys.MEMORY_UTILIZATION,
         keys.MAX_SEQS,
         keys.MAX_BATCHED_TOKENS,
-        knobs.LOG_PROB_MICRO_BATCH,
-        knobs.FREE_CACHE_ENGINE,
-        knobs.PARAM_OFFLOAD,
-        knobs.OPTIMIZER_OFFLOAD,
+        keys.LOG_PROB_MICRO_BATCH,
+        keys.ROLLOUT_FREE_CACHE,
+        keys.ACTOR_PARAM_OFFLOAD,
+        keys.ACTOR_OPTIMIZER_OFFLOAD,
     }
 )
 """Settings that change memory and time only."""

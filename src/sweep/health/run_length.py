@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping
 
 from sweep.core import verl_keys as keys
-from sweep.health import knobs
 from sweep.health.code import Code
 from sweep.health.evidence import RunFacts
 from sweep.health.finding import Finding, Move, Severity, Way
@@ -34,8 +33,8 @@ def run_length(
     """A warning if the settings give fewer steps than wanted, with the epochs that would do."""
     facts = RunFacts(config=settings)
     batch = int(facts.number(keys.TRAIN_BATCH) or keys.DEFAULTS[keys.TRAIN_BATCH])
-    epochs = int(facts.number(knobs.TOTAL_EPOCHS) or DEFAULT_EPOCHS)
-    total = facts.number(knobs.TOTAL_STEPS)
+    epochs = int(facts.number(keys.TOTAL_EPOCHS) or DEFAULT_EPOCHS)
+    total = facts.number(keys.TOTAL_STEPS)
     steps = planned_steps(dataset_rows, batch, epochs, None if total is None else int(total))
     if steps >= wanted_steps:
         return ()
@@ -54,8 +53,8 @@ def run_length(
             f"where {wanted_steps} are wanted{blind}",
             advice="verl would stop early with exit code 0; allow more epochs, and set the total to the trial's steps",
             direction=(
-                Move(Way.RAISE, knobs.TOTAL_EPOCHS, epochs_text),
-                Move(Way.SET, knobs.TOTAL_STEPS, str(wanted_steps)),
+                Move(Way.RAISE, keys.TOTAL_EPOCHS, epochs_text),
+                Move(Way.SET, keys.TOTAL_STEPS, str(wanted_steps)),
             ),
             source="METHOD section 9; verl 0.9.1 v1/trainer_base.py",
             figures=(("computed_total_steps", float(steps)), ("steps_per_epoch", float(an_epoch)))

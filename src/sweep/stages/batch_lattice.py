@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from sweep.core import verl_keys as keys
-from sweep.core.lattice import project
+from sweep.core.lattice import nearest_valid, project, valid_mini_batches
 from sweep.core.overrides import Overrides
 from sweep.core.stage import Stage
 
@@ -66,6 +66,17 @@ def nearest_batch(start: Batch, requested: float) -> Batch:
         pinned_critic_mini_batch=start.pinned_critic_mini_batch,
     )
     return start.moved_to(point.mini_batch, point.train_batch)
+
+
+def divisor_batch(start: Batch, requested: float, current: int) -> Batch:
+    """The valid pair nearest by ratio with the train batch as it is, other than that of `current`; else the start."""
+    sizes = valid_mini_batches(
+        start.train_batch,
+        data_parallel=start.data_parallel,
+        micro_batch_per_gpu=start.micro_batch_per_gpu,
+        rollout_n=start.rollout_n,
+    )
+    return start.moved_to(nearest_valid(requested, sizes, current) or start.mini_batch, start.train_batch)
 
 
 def settings_of(stage: Stage, batch: Batch) -> Overrides:

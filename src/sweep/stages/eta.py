@@ -9,7 +9,8 @@ Where the article is silent the rule is total, and says what it did in the winne
 - a candidate that lost reward, logged NaN or died is worse: the walk raises;
 - a candidate that lands on a measured lattice point, or on the lattice's edge, ends the walk;
 - a spent budget ends the walk with what is measured;
-- leaving the safe range of +-25 % is allowed and reported.
+- leaving the safe range of +-25 % is allowed and reported;
+- where generation takes most of a step, eta says little about the updates, and that is reported.
 
 `literal` takes the article at its word: one run an arm, its point estimate, and the arm where the walk arrived wins.
 Otherwise arms are compared by interval over seeds, and the baseline is kept unless an arm is better.
@@ -28,8 +29,12 @@ from sweep.core.stage import EtaRule, Stage
 from sweep.core.winner import Choice
 from sweep.stages.against import against
 from sweep.stages.arms import Arm, Measured, measure, room
-from sweep.stages.batch_lattice import Batch, batch_of, nearest_batch, settings_of
+from sweep.stages.batch_lattice import Batch, batch_of, divisor_batch, nearest_batch, settings_of
 from sweep.stages.evidence import Reading, read
+from sweep.stats.timing import rollout_share
+
+ROLLOUT_BOUND = 0.5
+"""Share of generation in a step above which the step is bound by rollout. Ours: most of the step."""
 
 BASELINE = Arm(Overrides(), Overrides(), "baseline")
 
@@ -46,7 +51,7 @@ class Visit:
 def decide(stage: Stage, rule: EtaRule, progress: Progress) -> Decision:
     """The next trials, or the winner once the walk has arrived."""
     start = batch_of(progress.base, stage)
-    first = _candidate(stage, start, start.mini_batch * rule.first_factor)
+    first = _candidate(stage, rule, start, start.mini_batch * rule.first_factor, start.mini_batch)
     base = measure(stage, progress, BASELINE)
     if not isinstance(base, Measured):
         return _with_first(stage, progress, base, first, start)
@@ -59,14 +64,14 @@ def _walk(stage: Stage, rule: EtaRule, progress: Progress, start: Batch) -> Deci
     visits: list[Visit] = []
     notes: list[str] = []
     seen = {start.mini_batch}
-    requested = start.mini_batch * rule.first_factor
+    requested, current = start.mini_batch * rule.first_factor, start.mini_batch
     while True:
-        point = nearest_batch(start, requested)
+        point = _point(rule, start, requested, current)
         if point.mini_batch in seen:
             notes.append(f"a move to {requested:.4g} lands on {point.mini_batch}, already measured: the walk ends")
             return _freeze(stage, rule, progress, visits, notes, start)
         seen.add(point.mini_batch)
-        arm = _candidate(stage, start, requested)
+        arm = _candidate(stage, rule, start, requested, current)
         earlier = [v.measured for v in visits]
         step = read(stage, progress, BASELINE, arm, literal=rule.literal, earlier=earlier)
         if isinstance(step, Launch | Wait):
@@ -83,7 +88,7 @@ def _walk(stage: Stage, rule: EtaRule, progress: Progress, start: Batch) -> Deci
         factor = move(rule, reading.eta)
         if factor is None or _overshot(rule, visits, start):
             return _freeze(stage, rule, progress, visits, notes, start)
-        requested = point.mini_batch * factor
+        requested, current = point.mini_batch * factor, point.mini_batch
 
 
 def move(rule: EtaRule, eta: float) -> float | None:
@@ -99,7 +104,7 @@ def reading_of_the_article(stage: Stage, rule: EtaRule, progress: Progress, chos
     """What the article's literal rule does on the trials that are there, and whether it agrees with the choice."""
     literal = replace(rule, literal=True)
     start = batch_of(progress.base, stage)
-    arm = _candidate(stage, start, start.mini_batch * rule.first_factor)
+    arm = _candidate(stage, rule, start, start.mini_batch * rule.first_factor, start.mini_batch)
     first = read(stage, progress, BASELINE, arm, literal=True)
     seen = (
         "" if isinstance(first, Launch | Wait) else f" reads eta {first[1].eta:.3f} at {_size(stage, progress, arm)},"
@@ -123,6 +128,16 @@ def _size(stage: Stage, progress: Progress, arm: Arm) -> int:
     return batch_of(progress.base.merged(arm.settings), stage).mini_batch
 
 
+def rollout_note(share: float) -> list[str]:
+    """What to know where generation takes this share of the baseline's step; empty if it is not most of it."""
+    if not share > ROLLOUT_BOUND:
+        return []
+    return [
+        f"generation takes {share:.0%} of a step, and the mini-batch changes only the rest: eta is dominated by "
+        "rollout time; run stage token_budget (step 3) before minibatch (step 1)"
+    ]
+
+
 def _overshot(rule: EtaRule, visits: list[Visit], start: Batch) -> bool:
     """Whether going on cannot help: a further lowering is no better than the point before it, or a raise passed
     the baseline and is still worse. The literal rule has no such brake."""
@@ -140,6 +155,8 @@ def _freeze(
 ) -> Decision:
     base = measure(stage, progress, BASELINE)
     assert isinstance(base, Measured)
+    curve = base.finished[0].curve.since(stage.budget.warmup_steps + 1)
+    notes += rollout_note(rollout_share(curve.gen_seconds, curve.step_seconds))
     won = _literal_winner(rule, visits) if rule.literal else _best_of(visits)
     chosen = won.measured if won else base
     why = (
@@ -185,8 +202,13 @@ def _with_first(stage: Stage, progress: Progress, base: Launch | Wait, first: Ar
     return Launch(both[: max(1, room(stage, progress))])
 
 
-def _candidate(stage: Stage, start: Batch, requested: float) -> Arm:
-    point = nearest_batch(start, requested)
+def _point(rule: EtaRule, start: Batch, requested: float, current: int) -> Batch:
+    """Where a move from `current` lands, the train batch following or staying as the rule says."""
+    return nearest_batch(start, requested) if rule.follow_train_batch else divisor_batch(start, requested, current)
+
+
+def _candidate(stage: Stage, rule: EtaRule, start: Batch, requested: float, current: int) -> Arm:
+    point = _point(rule, start, requested, current)
     asked = Overrides.of({stage.knobs[0].key: round(requested, 2)})
     return Arm(settings_of(stage, point), asked, f"asked for {requested:.4g}, valid {point.mini_batch}")
 

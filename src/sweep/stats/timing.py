@@ -1,4 +1,7 @@
-"""`step_time`: seconds of training a step, robust against hiccups, with an error that respects autocorrelation."""
+"""`step_time`: seconds of training a step, robust against hiccups, with an error that respects autocorrelation.
+
+`rollout_share`: how much of it is generation.
+"""
 
 from __future__ import annotations
 
@@ -33,3 +36,10 @@ def _step_time(step_seconds: tuple[float, ...], warmup_steps: int) -> Estimate:
     medians = np.array([np.median(block) for block in blocks])
     error = float(medians.std(ddof=1)) / math.sqrt(len(blocks))
     return Estimate(float(np.median(values)), error, len(blocks) - 1)
+
+
+def rollout_share(gen_seconds: Sequence[float], step_seconds: Sequence[float]) -> float:
+    """Generation's share of the time of the steps that logged both; NaN if none did."""
+    pairs = [(g, s) for g, s in zip(gen_seconds, step_seconds, strict=True) if math.isfinite(g) and s > 0]
+    total = sum(s for _, s in pairs)
+    return sum(g for g, _ in pairs) / total if total > 0 else math.nan

@@ -3,7 +3,7 @@
 Each module has `KINDS`, kind to a function from the input to an *answer*: a dict in the words of the cases' expected
 answers. Keys with a meaning of their own: `verdict` (a code name, OK or ERROR), `code`, `severity`, `codes` (names of
 all findings), `moves` (list of (way, setting)), `text` (prose of the leading finding), `notes` (prose of all),
-`computed` (numbers by name). `OWNED` says that a kind without a function is a failure and not a case that waits.
+`computed` (numbers by name).
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from . import (
     storage,
     tracking,
 )
-from .waiting import Waiting
 
 Answer = dict[str, Any]
 
@@ -53,8 +52,7 @@ def answer_for(component: str, kind: str) -> Callable[[Mapping[str, Any]], Answe
     """The function that answers inputs of the kind.
 
     Raises:
-        Waiting: the part of the product that answers is not there yet.
-        LookupError: the component is owned, but no call answers the kind.
+        LookupError: no call answers the kind.
     """
     module = MODULES.get(component)
     if module is None:
@@ -62,6 +60,4 @@ def answer_for(component: str, kind: str) -> Callable[[Mapping[str, Any]], Answe
     found = module.KINDS.get(kind) or module.KINDS.get(f"{component} {kind}")
     if found is not None:
         return found  # type: ignore[no-any-return]
-    if module.OWNED:
-        raise LookupError(f"no product call for {component} input of kind {kind!r}; known: {', '.join(module.KINDS)}")
-    raise Waiting(f"{component}: no product call for kind {kind!r} yet")
+    raise LookupError(f"no product call for {component} input of kind {kind!r}; known: {', '.join(module.KINDS)}")

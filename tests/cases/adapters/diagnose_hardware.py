@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sweep.health import knobs
+from sweep.core import verl_keys as keys
 from sweep.health.evidence import RunFacts
 from sweep.health.finding import Finding, Severity
 from sweep.health.gpu_trace import read_trace
@@ -13,8 +13,6 @@ from sweep.health.hardware import GpuSample, HardwareFacts, hardware
 from sweep.health.pcie import Link
 
 from .diagnose_metrics import describe_findings
-
-OWNED = True
 
 COLUMNS = {
     "utilisation_pct": ("util_pct", "gpu_util", "util", "utilisation_pct", "utilization_gpu", "gpu_util_pct"),
@@ -80,7 +78,7 @@ def _describe(found: tuple[Finding, ...]) -> dict[str, Any]:
 
 def _facts(given: Mapping[str, Any]) -> HardwareFacts:
     run = RunFacts(config=given.get("config") or {})
-    frees = run.flag(knobs.FREE_CACHE_ENGINE)
+    frees = run.flag(keys.ROLLOUT_FREE_CACHE)
     seconds, gen = given.get("step_s"), given.get("gen_s")
     share = given.get("gen_share", gen / seconds if seconds and gen else None)
     return HardwareFacts(free_cache_engine=frees is not False, gen_share=share)

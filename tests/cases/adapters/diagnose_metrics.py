@@ -16,8 +16,6 @@ from sweep.health.run_length import run_length
 
 from ..expansion import metric_rows
 
-OWNED = True
-
 RETRY = {
     Retry.SAME: "same_config",
     Retry.RESUME: "resume_checkpoint",

@@ -11,8 +11,6 @@ from sweep.health.doctor import Diagnosis, Evidence, diagnose_log
 
 from .diagnose_metrics import RETRY
 
-OWNED = True
-
 CLASSES = {FailureClass.TEARDOWN_NOISE: "TEARDOWN"}
 """Classes that the cases spell otherwise."""
 

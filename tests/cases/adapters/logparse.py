@@ -8,8 +8,6 @@ from typing import Any
 
 from sweep.health.readers.open_log import read_lines
 
-OWNED = True
-
 
 def text(given: Mapping[str, Any]) -> dict[str, Any]:
     """The rows of the text; a zero that may be rounded is told by its name and not as a value."""

@@ -7,19 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sweep.core import verl_keys as keys
-from sweep.health import knobs
 from sweep.health.oom_remedies import OffloadTrial, comparability, offload_tradeoff, remedies
 
 from .diagnose_metrics import curves
 
-OWNED = True
-
 WORDS = {
-    "critic micro": knobs.CRITIC_MICRO_BATCH,
+    "critic micro": keys.CRITIC_MICRO,
     "actor micro": keys.ACTOR_MICRO_BATCH,
     "micro": keys.ACTOR_MICRO_BATCH,
-    "log_prob micro": knobs.LOG_PROB_MICRO_BATCH,
-    "log-prob micro": knobs.LOG_PROB_MICRO_BATCH,
+    "log_prob micro": keys.LOG_PROB_MICRO_BATCH,
+    "log-prob micro": keys.LOG_PROB_MICRO_BATCH,
     "critic mini": keys.CRITIC_MINI_BATCH,
     "mini": keys.MINI_BATCH,
     "train batch": keys.TRAIN_BATCH,

@@ -25,8 +25,6 @@ from tests.fakes import Script, flat_metrics
 from . import doctor
 from .played import KEYS, STEPS, Played, failing, scoring, settings
 
-OWNED = True
-
 SLOW = Script(step_seconds=1e6)
 OUTCOMES: dict[str, Callable[[], Outcome]] = {
     "COMPLETE": finished,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
+from sweep.core import verl_keys as keys
 from sweep.engines.verl.compose import Composed, compose
 from sweep.errors import ConfigError
 from sweep.health.preflight import (
@@ -18,20 +19,17 @@ from sweep.health.preflight import (
     PreflightFinding,
     Severity,
     check_together,
-    keys,
     preflight,
     verdict,
 )
 
 from ..loading import base_overrides
 
-OWNED = True
-
 FACTS = {
     "dataset_rows": ("dataset_rows", "rows", keys.TRAIN_FILES),
     "rows_after_filter": ("rows_after_filter", "rows_filtered", keys.TRAIN_FILES),
     "trial_steps": ("trial_steps", "requested_trial_steps", keys.TOTAL_STEPS),
-    "gpu_gib": ("gpu_gb", "gpu_gib", "gpu_memory_gb", keys.ROLLOUT_UTIL),
+    "gpu_gib": ("gpu_gb", "gpu_gib", "gpu_memory_gb", keys.MEMORY_UTILIZATION),
     "gpu_count": ("gpus", "gpu_count", "n_gpus_available", keys.GPUS_PER_NODE),
     "logical_cpus": ("cpus", "logical_cpus", "cpu_count", "num_cpus", keys.RAY_CPUS),
     "host_memory_gib": ("host_memory_gb", "ram_gb", "host_gb", keys.AGENT_WORKERS),

@@ -21,8 +21,6 @@ from sweep.core.winner import Score
 from sweep.errors import StoreError
 from tests.adapters.store_stages import finished
 
-OWNED = True
-
 STAGE = Stage("stage", (Knob("knob", 0, 1000, integer=True),), SearchRule(), "reward", StageBudget(10, 20))
 EVENTS = {
     "starts": re.compile(r"(?:worker )?(?P<who>\w) starts trial (?P<trial>\d+)"),

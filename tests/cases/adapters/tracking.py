@@ -25,8 +25,6 @@ from sweep.core.trial import Trial
 from sweep.ports import CampaignInfo
 from tests.adapters.store_stages import finished
 
-OWNED = True
-
 STAGE = Stage("stage", (Knob("lr", 0, 1),), SearchRule(), "reward", StageBudget(10, 20))
 REPEATED = re.compile(r"(?P<unit>\S+) \* (?P<count>\d+) characters")
 ATTEMPT = re.compile(r"attempt (?P<number>\d+)")

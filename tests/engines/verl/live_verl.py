@@ -18,6 +18,7 @@ from sweep.core.trial import Trial
 from sweep.engines.verl.commands import file_logger
 from sweep.engines.verl.environment import cpu_engine
 from sweep.engines.verl.settings import EngineSettings, complete, launch_arguments
+from tests.engines.verl.digits_reward import SWITCH
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 START_SECONDS = 400.0
@@ -63,8 +64,11 @@ class LiveVerl:
         seed: int,
         steps: int,
         engine: EngineSettings | None = None,
+        over: Mapping[str, object] | None = None,
     ) -> None:
+        """`over` wins even over what makes a run this trial, here and in `submit`."""
         self._folder = folder
+        self.no_reward = folder / "no_reward"  # while it exists, every reward is 0
         self._seen = 0
         self._trainer = "sweep" if engine else "sweep_probed"
         name = f"test-{uuid.uuid4().hex[:8]}"
@@ -78,27 +82,39 @@ class LiveVerl:
             "SWEEP_MAILBOX": name,
             "HF_HUB_OFFLINE": "1",
             **({} if reuse else file_logger(folder)),
+            SWITCH: str(self.no_reward),
         }
         self._engine = engine
         self._reuse = reuse
-        arguments = launch_arguments(self._overrides(settings, seed, steps), self._variables)
+        arguments = launch_arguments(self._overrides(settings, seed, steps, over or {}), self._variables)
         self._host = launcher.launch(name, arguments, self._variables)
         self._pending: list[Mapping[str, Any]] = []
 
-    def _overrides(self, settings: Mapping[str, object], seed: int, steps: int) -> Overrides:
+    def _overrides(
+        self, settings: Mapping[str, object], seed: int, steps: int, over: Mapping[str, object]
+    ) -> Overrides:
         trial = Trial(Overrides.of(settings), seed, steps)
         wanted = complete(trial, str(self._folder), self._engine, self._reuse)
-        return wanted.merged({"trainer.v1.trainer_mode": self._trainer, "trainer.experiment_name": "x"})
+        mode = {"trainer.v1.trainer_mode": self._trainer, "trainer.experiment_name": "x"}
+        return wanted.merged({**mode, **over})
 
     def ready(self) -> Mapping[str, Any]:
         return self._until("ready", START_SECONDS)[-1]
 
-    def submit(self, settings: Mapping[str, object], *, seed: int, steps: int, leave_out: Sequence[str] = ()) -> str:
+    def submit(
+        self,
+        settings: Mapping[str, object],
+        *,
+        seed: int,
+        steps: int,
+        leave_out: Sequence[str] = (),
+        over: Mapping[str, object] | None = None,
+    ) -> str:
         """Queue a trial; its id."""
         from sweep.engines.verl.settings import worker_variables
 
         trial_id = f"t{next(_numbers)}"
-        lines = [*self._overrides(settings, seed, steps).command_line(), *worker_variables(self._variables)]
+        lines = [*self._overrides(settings, seed, steps, over or {}).command_line(), *worker_variables(self._variables)]
         env = {"VERL_FILE_LOGGER_PATH": str(self._folder / trial_id / "verl.jsonl")}
         command = {"type": "trial", "id": trial_id, "overrides": lines, "steps": steps, "env": env}
         self._host.send({**command, "folder": str(self._folder / trial_id), "leave_out": list(leave_out)})

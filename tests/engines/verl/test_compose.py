@@ -8,25 +8,25 @@ import threading
 
 import pytest
 
+from sweep.core import verl_keys as keys
 from sweep.core.overrides import Overrides
 from sweep.engines.verl.compose import Composed, compose, config_folder, require_known
 from sweep.errors import ConfigError
-from sweep.health.preflight import keys
 from sweep.health.preflight.settings import MISSING
 
 
 def test_the_defaults_are_verls_own() -> None:
     config = compose([]).config
-    assert config[keys.ACTOR_MINI] == 256
-    assert config[keys.ROLLOUT_TP] == 2
+    assert config[keys.MINI_BATCH] == 256
+    assert config[keys.TENSOR_PARALLEL] == 2
     assert config[keys.ROLLOUT_NAME] == MISSING
     assert config[keys.KL_IN_REWARD] is False
     assert len(config) > 800
 
 
 def test_interpolations_follow_the_overrides() -> None:
-    config = compose([f"{keys.ACTOR_MINI}=64", f"{keys.MAX_RESPONSE}=99"]).config
-    assert config[keys.CRITIC_MINI] == 64
+    config = compose([f"{keys.MINI_BATCH}=64", f"{keys.MAX_RESPONSE}=99"]).config
+    assert config[keys.CRITIC_MINI_BATCH] == 64
     assert config[keys.ROLLOUT_RESPONSE_LENGTH] == 99
 
 

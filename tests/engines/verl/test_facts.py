@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from sweep.core import verl_keys as keys
 from sweep.engines.verl.compose import compose
 from sweep.engines.verl.data_facts import read_data, reward_problem
 from sweep.engines.verl.facts import Machine, gather
 from sweep.engines.verl.model_facts import read_model
-from sweep.health.preflight import ModelFacts, keys
+from sweep.health.preflight import ModelFacts
 
 QWEN_05B = {
     "hidden_size": 896,

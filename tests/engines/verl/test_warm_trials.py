@@ -119,6 +119,6 @@ def test_a_trial_whose_numbers_break_is_stopped_and_leaves_nothing_behind(
 ) -> None:
     told = warm_verl.run(world | {"actor_rollout_ref.actor.optim.lr": 1e30}, seed=2, steps=30)
     ended = told.one("ended")
-    assert ended["stopped_by"].startswith("non-finite")
+    assert ended["stopped_by"].startswith("NON_FINITE")
     assert ended["last_step"] < 30
     assert_equal(warm_verl.run(world | X, seed=X_SEED, steps=X_STEPS), cold_x)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sweep.health.preflight import Facts, ModelFacts, Severity, keys
+from sweep.core import verl_keys as keys
+from sweep.health.preflight import Facts, ModelFacts, Severity
 
 from .sound import codes, found, only
 
@@ -11,23 +12,28 @@ QWEN_7B = ModelFacts(parameters=7.6e9, attention_heads=28, kv_heads=4)
 
 
 def test_all_advice_is_a_remark() -> None:
-    changes = {keys.ACTOR_MICRO: 2, keys.ROLLOUT_LOG_PROB_MICRO: 32, keys.ACTOR_RESHARD: False, keys.DATA_SEED: None}
+    changes = {
+        keys.ACTOR_MICRO_BATCH: 2,
+        keys.LOG_PROB_MICRO_BATCH: 32,
+        keys.ACTOR_RESHARD: False,
+        keys.DATA_SEED: None,
+    }
     advice = [f for f in found(changes, Facts(model=QWEN_7B)) if f.code.startswith("ADVISE")]
     assert len(advice) >= 4
     assert {f.severity for f in advice} == {Severity.INFO}
 
 
 def test_eight_way_ulysses_becomes_four_as_far_as_the_heads_allow() -> None:
-    changes = {keys.ACTOR_ULYSSES: 8, keys.ACTOR_MICRO: 128}
-    assert only("ADVISE_ULYSSES", changes).nearest == (f"{keys.ACTOR_ULYSSES}=4",)
-    assert only("ADVISE_ULYSSES", changes, Facts(model=QWEN_05B)).nearest == (f"{keys.ACTOR_ULYSSES}=2",)
+    changes = {keys.ULYSSES: 8, keys.ACTOR_MICRO_BATCH: 128}
+    assert only("ADVISE_ULYSSES", changes).nearest == (f"{keys.ULYSSES}=4",)
+    assert only("ADVISE_ULYSSES", changes, Facts(model=QWEN_05B)).nearest == (f"{keys.ULYSSES}=2",)
 
 
 def test_long_sequences_on_one_rank_are_told_of_ulysses_and_short_ones_are_not() -> None:
     long = {keys.MAX_RESPONSE: 40_000, keys.ROLLOUT_RESPONSE_LENGTH: 40_000, keys.CRITIC_INFER_MAX_TOKENS: 50_000}
-    assert only("ADVISE_ULYSSES", long).nearest == (f"{keys.ACTOR_ULYSSES}=4",)
+    assert only("ADVISE_ULYSSES", long).nearest == (f"{keys.ULYSSES}=4",)
     assert "ADVISE_ULYSSES" not in codes({})
-    assert only("ADVISE_ULYSSES", {keys.ACTOR_ULYSSES: 2}).nearest == (f"{keys.ACTOR_ULYSSES}=1",)
+    assert only("ADVISE_ULYSSES", {keys.ULYSSES: 2}).nearest == (f"{keys.ULYSSES}=1",)
 
 
 def test_a_single_gpu_gets_no_advice_on_parallelism() -> None:
@@ -37,8 +43,8 @@ def test_a_single_gpu_gets_no_advice_on_parallelism() -> None:
 
 def test_a_larger_tensor_parallel_size_than_the_weights_need_is_remarked_on() -> None:
     facts = Facts(model=QWEN_05B, gpu_gib=80)
-    assert only("ADVISE_TP", {keys.ROLLOUT_TP: 2}, facts).nearest == (f"{keys.ROLLOUT_TP}=1",)
-    assert "ADVISE_TP" not in codes({keys.ROLLOUT_TP: 1}, facts)
+    assert only("ADVISE_TP", {keys.TENSOR_PARALLEL: 2}, facts).nearest == (f"{keys.TENSOR_PARALLEL}=1",)
+    assert "ADVISE_TP" not in codes({keys.TENSOR_PARALLEL: 1}, facts)
 
 
 def test_fsdp_advice_begins_with_large_models() -> None:
@@ -55,13 +61,13 @@ def test_offload_is_never_offered_as_an_accelerator() -> None:
 
 
 def test_a_denser_micro_batch_is_the_next_that_divides() -> None:
-    assert only("ADVISE_MICRO", {keys.ACTOR_MICRO: 4}).nearest[0] == f"{keys.ACTOR_MICRO}=8"
-    assert "ADVISE_MICRO" not in codes({keys.ACTOR_MICRO: 16})
+    assert only("ADVISE_MICRO", {keys.ACTOR_MICRO_BATCH: 4}).nearest[0] == f"{keys.ACTOR_MICRO_BATCH}=8"
+    assert "ADVISE_MICRO" not in codes({keys.ACTOR_MICRO_BATCH: 16})
 
 
 def test_a_log_prob_micro_batch_above_twenty_is_remarked_on() -> None:
-    assert "ADVISE_LOG_PROB_MICRO" in codes({keys.ROLLOUT_LOG_PROB_MICRO: 32})
-    assert "ADVISE_LOG_PROB_MICRO" not in codes({keys.ROLLOUT_LOG_PROB_MICRO: 16})
+    assert "ADVISE_LOG_PROB_MICRO" in codes({keys.LOG_PROB_MICRO_BATCH: 32})
+    assert "ADVISE_LOG_PROB_MICRO" not in codes({keys.LOG_PROB_MICRO_BATCH: 16})
 
 
 def test_a_null_seed_makes_no_replicates() -> None:

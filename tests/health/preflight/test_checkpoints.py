@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.health.preflight import Facts, ModelFacts, Severity, check_together, keys
+from sweep.core import verl_keys as keys
+from sweep.health.preflight import Facts, ModelFacts, Severity, check_together
 
 from .sound import SOUND, codes, only
 

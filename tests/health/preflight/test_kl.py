@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.health.preflight import Facts, Severity, keys
+from sweep.core import verl_keys as keys
+from sweep.health.preflight import Facts, Severity
 
 from .sound import codes, only
 
@@ -28,7 +29,7 @@ def test_a_swept_coefficient_without_a_kl_term_is_an_error() -> None:
 
 
 def test_the_loss_term_has_a_coefficient_of_its_own() -> None:
-    finding = only("KL_COEF_WITHOUT_KL", {keys.USE_KL_LOSS: True}, chosen(keys.KL_COEF))
+    finding = only("KL_COEF_WITHOUT_KL", {keys.KL_LOSS: True}, chosen(keys.KL_COEF))
     assert f"{keys.KL_LOSS_COEF}=0.001" in finding.nearest
 
 
@@ -120,7 +121,7 @@ def test_a_band_needs_a_penalty_and_its_settings_need_the_band() -> None:
 
 
 def test_two_kl_terms_at_once_are_a_warning() -> None:
-    assert only("KL_TWICE", {**ON, keys.USE_KL_LOSS: True}).severity is Severity.WARN
+    assert only("KL_TWICE", {**ON, keys.KL_LOSS: True}).severity is Severity.WARN
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.health.preflight import Facts, ModelFacts, Severity, keys
+from sweep.core import verl_keys as keys
+from sweep.health.preflight import Facts, ModelFacts, Severity
 from sweep.health.preflight.machine import RAY_TMP_BYTES, needed_cpus
 
 from .sound import SOUND, codes, only

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.health.preflight import Facts, ModelFacts, Severity, keys
+from sweep.core import verl_keys as keys
+from sweep.health.preflight import Facts, ModelFacts, Severity
 from sweep.health.preflight.memory import GIB, cache_tokens, training_state_gib
 
 from .sound import SOUND, codes, only
@@ -16,13 +17,15 @@ def facts(billions: float, gib: float = 80.0, vocabulary: int | None = None) -> 
 
 @pytest.mark.parametrize(("ranks", "code"), [(1, "WEIGHTS_EXCEED_SHARE"), (2, None), (4, None)])
 def test_weights_fit_the_rollouts_share_of_all_its_ranks(ranks: int, code: str | None) -> None:
-    named = [c for c in codes({keys.ROLLOUT_TP: ranks}, facts(32)) if c in ("WEIGHTS_EXCEED_SHARE", "KV_SHARE_SMALL")]
+    named = [
+        c for c in codes({keys.TENSOR_PARALLEL: ranks}, facts(32)) if c in ("WEIGHTS_EXCEED_SHARE", "KV_SHARE_SMALL")
+    ]
     assert named == ([code] if code else [])
 
 
 def test_the_smallest_tensor_parallel_size_with_room_for_a_cache_is_proposed() -> None:
-    assert only("WEIGHTS_EXCEED_SHARE", {}, facts(32)).nearest == (f"{keys.ROLLOUT_TP}=2",)
-    assert only("WEIGHTS_EXCEED_SHARE", {}, facts(70)).nearest == (f"{keys.ROLLOUT_TP}=8",)
+    assert only("WEIGHTS_EXCEED_SHARE", {}, facts(32)).nearest == (f"{keys.TENSOR_PARALLEL}=2",)
+    assert only("WEIGHTS_EXCEED_SHARE", {}, facts(70)).nearest == (f"{keys.TENSOR_PARALLEL}=8",)
 
 
 @pytest.mark.parametrize(("share_of_room", "named"), [(0.79, False), (0.81, True), (0.99, True)])
@@ -58,7 +61,7 @@ def test_a_critic_of_its_own_size_counts_with_that() -> None:
 
 
 def test_a_state_that_leaves_no_room_is_a_warning_and_an_estimate_otherwise() -> None:
-    assert only("TRAINING_STATE_EXCEEDS_GPU", {keys.ROLLOUT_TP: 2}, facts(32)).severity is Severity.WARN
+    assert only("TRAINING_STATE_EXCEEDS_GPU", {keys.TENSOR_PARALLEL: 2}, facts(32)).severity is Severity.WARN
     assert only("MEMORY_ESTIMATE", {}, facts(0.5)).severity is Severity.INFO
 
 
@@ -70,7 +73,7 @@ def test_memory_that_the_rollout_keeps_counts_against_training() -> None:
 
 
 def test_offload_is_never_the_first_remedy_and_its_price_is_named() -> None:
-    finding = only("TRAINING_STATE_EXCEEDS_GPU", {keys.ROLLOUT_TP: 2, keys.ROLLOUT_FREE_CACHE: False}, facts(32))
+    finding = only("TRAINING_STATE_EXCEEDS_GPU", {keys.TENSOR_PARALLEL: 2, keys.ROLLOUT_FREE_CACHE: False}, facts(32))
     assert "offload" not in finding.nearest[0]
     assert "costs step time" in finding.why
 
@@ -79,7 +82,7 @@ QWEN_05B = ModelFacts(parameters=0.494e9, layers=24, kv_heads=2, head_size=64)
 
 
 def test_the_cache_of_a_small_model_is_counted_in_tokens() -> None:
-    tokens = cache_tokens({**SOUND, keys.ROLLOUT_UTIL: 0.4}, QWEN_05B, 80.0)
+    tokens = cache_tokens({**SOUND, keys.MEMORY_UTILIZATION: 0.4}, QWEN_05B, 80.0)
     assert tokens == int((80 * 0.4 * GIB - 0.494e9 * 2) / (2 * 24 * 2 * 64 * 2))
     assert cache_tokens(SOUND, ModelFacts(parameters=1e9), 80.0) is None
 
@@ -95,7 +98,7 @@ def test_a_cache_below_one_sequence_is_an_error_and_below_all_a_remark() -> None
 def test_logits_of_a_micro_batch_fit_a_gpu() -> None:
     large = facts(0.5, gib=19.0, vocabulary=151_936)
     assert "LOGITS_EXCEED_GPU" in codes({}, large)
-    assert "LOGITS_EXCEED_GPU" not in codes({keys.ACTOR_MICRO: 8}, large)
+    assert "LOGITS_EXCEED_GPU" not in codes({keys.ACTOR_MICRO_BATCH: 8}, large)
     finding = only("LOGITS_EXCEED_GPU", {}, large)
     fitting = int(finding.nearest[0].partition("=")[2])
-    assert "LOGITS_EXCEED_GPU" not in codes({keys.ACTOR_MICRO: fitting}, large)
+    assert "LOGITS_EXCEED_GPU" not in codes({keys.ACTOR_MICRO_BATCH: fitting}, large)

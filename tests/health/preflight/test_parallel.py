@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.health.preflight import Facts, ModelFacts, Severity, keys
+from sweep.core import verl_keys as keys
+from sweep.health.preflight import Facts, ModelFacts, Severity
 from sweep.health.preflight.parallel import fitting_tensor_parallel, fitting_ulysses
 
 from .sound import codes, only
@@ -14,45 +15,45 @@ QWEN_7B = ModelFacts(attention_heads=28, kv_heads=4)
 
 
 def test_tensor_parallel_two_does_not_fit_one_gpu() -> None:
-    changes = {keys.GPUS_PER_NODE: 1, keys.ROLLOUT_TP: 2}
+    changes = {keys.GPUS_PER_NODE: 1, keys.TENSOR_PARALLEL: 2}
     finding = only("TP_NOT_DIVIDING_WORLD", changes)
     assert (finding.computed["world"], finding.computed["tp"]) == (1, 2)
-    assert finding.nearest == (f"{keys.ROLLOUT_TP}=1",)
+    assert finding.nearest == (f"{keys.TENSOR_PARALLEL}=1",)
 
 
 @pytest.mark.parametrize(("size", "named"), [(1, False), (2, False), (3, True), (8, False), (16, True)])
 def test_tensor_parallelism_divides_the_gpus(size: int, named: bool) -> None:
-    assert ("TP_NOT_DIVIDING_WORLD" in codes({keys.ROLLOUT_TP: size})) == named
+    assert ("TP_NOT_DIVIDING_WORLD" in codes({keys.TENSOR_PARALLEL: size})) == named
 
 
 def test_two_nodes_count_together() -> None:
-    assert "TP_NOT_DIVIDING_WORLD" not in codes({keys.ROLLOUT_TP: 16, keys.NODES: 2})
+    assert "TP_NOT_DIVIDING_WORLD" not in codes({keys.TENSOR_PARALLEL: 16, keys.NODES: 2})
 
 
 def test_data_parallel_replicas_count_too() -> None:
-    assert "TP_NOT_DIVIDING_WORLD" in codes({keys.ROLLOUT_TP: 4, keys.ROLLOUT_DP: 4})
+    assert "TP_NOT_DIVIDING_WORLD" in codes({keys.TENSOR_PARALLEL: 4, keys.ROLLOUT_DP: 4})
 
 
 @pytest.mark.parametrize(("model", "size", "named"), [(QWEN_05B, 2, False), (QWEN_05B, 4, True), (QWEN_7B, 4, False)])
 def test_tensor_parallelism_divides_the_heads(model: ModelFacts, size: int, named: bool) -> None:
-    assert ("TP_NOT_DIVIDING_HEADS" in codes({keys.ROLLOUT_TP: size}, Facts(model=model))) == named
+    assert ("TP_NOT_DIVIDING_HEADS" in codes({keys.TENSOR_PARALLEL: size}, Facts(model=model))) == named
 
 
 def test_key_value_heads_are_split_or_repeated_whole() -> None:
     odd = ModelFacts(attention_heads=24, kv_heads=6)
-    assert "TP_NOT_DIVIDING_HEADS" in codes({keys.ROLLOUT_TP: 4}, Facts(model=odd))
-    assert "TP_NOT_DIVIDING_HEADS" not in codes({keys.ROLLOUT_TP: 2}, Facts(model=odd))
+    assert "TP_NOT_DIVIDING_HEADS" in codes({keys.TENSOR_PARALLEL: 4}, Facts(model=odd))
+    assert "TP_NOT_DIVIDING_HEADS" not in codes({keys.TENSOR_PARALLEL: 2}, Facts(model=odd))
 
 
 def test_an_unknown_model_is_passed_over_in_silence() -> None:
-    assert "TP_NOT_DIVIDING_HEADS" not in codes({keys.ROLLOUT_TP: 8})
+    assert "TP_NOT_DIVIDING_HEADS" not in codes({keys.TENSOR_PARALLEL: 8})
 
 
 def test_the_articles_four_is_illegal_for_fourteen_heads() -> None:
-    changes = {keys.ACTOR_ULYSSES: 4, keys.ACTOR_MICRO: 16}
+    changes = {keys.ULYSSES: 4, keys.ACTOR_MICRO_BATCH: 16}
     finding = only("SP_NOT_DIVIDING_HEADS", changes, Facts(model=QWEN_05B))
     assert finding.computed["fitting"] == [1, 2]
-    assert finding.nearest[0] == f"{keys.ACTOR_ULYSSES}=2"
+    assert finding.nearest[0] == f"{keys.ULYSSES}=2"
     assert "SP_NOT_DIVIDING_HEADS" not in codes(changes, Facts(model=QWEN_7B))
 
 
@@ -65,9 +66,9 @@ def test_sizes_that_fit_follow_verls_rules() -> None:
 
 
 def test_sequence_parallelism_divides_the_gpus_and_needs_packing() -> None:
-    assert "SP_NOT_DIVIDING_WORLD" in codes({keys.ACTOR_ULYSSES: 3})
-    assert "SP_NEEDS_REMOVE_PADDING" in codes({keys.ACTOR_ULYSSES: 2, keys.MODEL_REMOVE_PADDING: False})
-    assert "SP_NEEDS_REMOVE_PADDING" not in codes({keys.ACTOR_ULYSSES: 1, keys.MODEL_REMOVE_PADDING: False})
+    assert "SP_NOT_DIVIDING_WORLD" in codes({keys.ULYSSES: 3})
+    assert "SP_NEEDS_REMOVE_PADDING" in codes({keys.ULYSSES: 2, keys.MODEL_REMOVE_PADDING: False})
+    assert "SP_NEEDS_REMOVE_PADDING" not in codes({keys.ULYSSES: 1, keys.MODEL_REMOVE_PADDING: False})
 
 
 def test_the_critic_has_its_own_size_and_by_default_the_same_model() -> None:

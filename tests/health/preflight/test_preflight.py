@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweep.health.preflight import Facts, PreflightFinding, Severity, UnknownKey, keys, preflight, verdict
+from sweep.core import verl_keys as keys
+from sweep.health.preflight import Facts, PreflightFinding, Severity, UnknownKey, preflight, verdict
 
 from .sound import SOUND, codes, found, only
 
@@ -35,7 +36,7 @@ def test_nothing_is_said_about_an_empty_configuration() -> None:
 
 
 def test_findings_come_worst_first() -> None:
-    severities = [finding.severity.rank for finding in found({keys.ACTOR_LR: 1e-3, keys.ACTOR_MINI: 96, keys.LAM: 2.0})]
+    severities = [finding.severity.rank for finding in found({keys.ACTOR_LR: 1e-3, keys.MINI_BATCH: 96, keys.LAM: 2.0})]
     assert severities == sorted(severities)
     assert len(set(severities)) > 1
 
@@ -90,11 +91,11 @@ def test_batches_that_verl_would_accept_pass_and_all_others_are_named(
     named = codes(
         {
             keys.TRAIN_BATCH: train,
-            keys.ACTOR_MINI: mini,
-            keys.CRITIC_MINI: mini,
-            keys.ACTOR_MICRO: micro,
+            keys.MINI_BATCH: mini,
+            keys.CRITIC_MINI_BATCH: mini,
+            keys.ACTOR_MICRO_BATCH: micro,
             keys.CRITIC_MICRO: 1,
-            keys.ROLLOUT_LOG_PROB_MICRO: 1,
+            keys.LOG_PROB_MICRO_BATCH: 1,
             keys.ROLLOUT_N: rollout_n,
             keys.GPUS_PER_NODE: gpus,
         }

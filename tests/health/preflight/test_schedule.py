@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.health.preflight import Facts, Severity, keys
+from sweep.core import verl_keys as keys
+from sweep.health.preflight import Facts, Severity
 from sweep.health.preflight.schedule import SCHEDULE_KEY
 
 from .sound import codes, only

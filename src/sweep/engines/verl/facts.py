@@ -13,10 +13,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweep.core import verl_keys as keys
 from sweep.engines.verl.compose import Composed
 from sweep.engines.verl.data_facts import read_data, reward_problem
 from sweep.engines.verl.model_facts import read_model
-from sweep.health.preflight import keys
 from sweep.health.preflight.facts import Facts
 from sweep.health.preflight.settings import Config, text, texts
 

@@ -10,7 +10,10 @@ Source: verl 0.9.1; the module that reads a key after start decides its place.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from enum import Enum
+
+from sweep.health.limits import Limits
 
 
 class Place(Enum):
@@ -74,7 +77,11 @@ _BY_PLACE: dict[Place, list[str]] = {
     Place.AGENT: _keys(_ROLLOUT, "temperature top_p top_k n"),
     Place.SERVER: [_ROLLOUT + "seed"],
     Place.CPU_SERVER: _keys(_ROLLOUT, "max_num_seqs max_num_batched_tokens"),
-    Place.PLUGIN: _keys("sweep.", "schedule_steps poll_seconds value_head_seed clip_decay clip_floor"),
+    Place.PLUGIN: [
+        *_keys("sweep.", "schedule_steps poll_seconds value_head_seed clip_decay clip_floor"),
+        *_keys("sweep.", "stop_on min_free_gib keep_last best_gain"),
+        *(f"sweep.limits.{f.name}" for f in fields(Limits)),
+    ],
     Place.INERT: [
         _REF + "rollout_n",
         *_keys(_ROLLOUT + "trace.", "project_name experiment_name"),

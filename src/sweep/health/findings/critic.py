@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from sweep.core import verl_keys as keys
-from sweep.health import knobs
 from sweep.health.code import Code
 from sweep.health.evidence import Evidence
 from sweep.health.finding import Confidence, Finding, Move, Severity, Way
@@ -19,8 +18,8 @@ from sweep.health.trend import final_level, start_level, trailing_run
 
 SOURCE = "S1 section 4; METHOD section 6"
 REMEDIES = (
-    Move(Way.RAISE, knobs.CRITIC_LR, "say 1e-5, ten times the actor's"),
-    Move(Way.RAISE, knobs.CRITIC_WARMUP, "some tens of steps before the actor moves"),
+    Move(Way.RAISE, keys.CRITIC_LR, "say 1e-5, ten times the actor's"),
+    Move(Way.RAISE, keys.CRITIC_WARMUP, "some tens of steps before the actor moves"),
 )
 
 
@@ -104,7 +103,7 @@ def _growth(evidence: Evidence) -> tuple[Finding, ...]:
             last_step=int(loss.steps[-1]),
             seen=f"critic loss grew from {start:.3g} to {end:.3g}{also}",
             advice="lower the critic's learning rate",
-            direction=(Move(Way.LOWER, knobs.CRITIC_LR),),
+            direction=(Move(Way.LOWER, keys.CRITIC_LR),),
             source="verl#5637; METHOD section 6",
             figures=(("start", start), ("end", end)),
         ),
@@ -132,7 +131,7 @@ def _advantages(evidence: Evidence) -> tuple[Finding, ...]:
             seen=f"mean advantage {final_level(off.values):+.3g} for {len(off)} points",
             confidence=Confidence.MEDIUM,
             advice="GAE advantages are whitened to mean 0 in verl; another estimator or a broken mask shifts them",
-            direction=(Move(Way.CHECK, knobs.ADV_ESTIMATOR),),
+            direction=(Move(Way.CHECK, keys.ADV_ESTIMATOR),),
             source=SOURCE,
             figures=(("level", final_level(off.values)),),
         ),

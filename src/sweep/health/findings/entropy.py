@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from sweep.core import verl_keys as keys
-from sweep.health import knobs
 from sweep.health.code import Code
 from sweep.health.evidence import Evidence
 from sweep.health.finding import Confidence, Finding, Move, Severity, Way
@@ -38,7 +37,7 @@ def _collapse(evidence: Evidence, series: Series, start: float, end: float, conf
     below = series.values < limit
     above = np.flatnonzero(~below)
     first = int(above[-1]) + 1 if len(above) else 0
-    coefficient = evidence.facts.number(knobs.ENTROPY_COEFF)
+    coefficient = evidence.facts.number(keys.ENTROPY_COEFF)
     return Finding(
         code=Code.ENTROPY_COLLAPSE,
         severity=severity,
@@ -53,7 +52,7 @@ def _collapse(evidence: Evidence, series: Series, start: float, end: float, conf
         else "the policy has settled on its answers; training on gains nothing",
         direction=(
             Move(Way.LOWER, keys.ACTOR_LR),
-            Move(Way.RAISE, knobs.ENTROPY_COEFF, f"now {coefficient:g}" if coefficient is not None else "say 0.001"),
+            Move(Way.RAISE, keys.ENTROPY_COEFF, f"now {coefficient:g}" if coefficient is not None else "say 0.001"),
             Move(Way.RAISE, keys.KL_COEF, "at most 0.01"),
         ),
         source="verl#1224; METHOD section 6",
@@ -68,7 +67,7 @@ def _rise(evidence: Evidence, series: Series, start: float, end: float) -> tuple
     reward = evidence.series(Quantity.REWARD)
     falls = reward is not None and measure(evidence, reward) is not None
     over = end > limits.entropy_ceiling
-    coefficient = evidence.facts.number(knobs.ENTROPY_COEFF)
+    coefficient = evidence.facts.number(keys.ENTROPY_COEFF)
     blamed = coefficient is not None and coefficient > 0
     first = int(np.argmax(series.values > (limits.entropy_ceiling if over else limits.entropy_rise * start)))
     severity = (Severity.ERROR if falls else Severity.WARN) if over else Severity.INFO
@@ -88,7 +87,7 @@ def _rise(evidence: Evidence, series: Series, start: float, end: float) -> tuple
             )
             if over
             else "exploration grows; nothing to do below 1 nat per token",
-            direction=(Move(Way.SET, knobs.ENTROPY_COEFF, "0"), Move(Way.LOWER, keys.ACTOR_LR)) if over else (),
+            direction=(Move(Way.SET, keys.ENTROPY_COEFF, "0"), Move(Way.LOWER, keys.ACTOR_LR)) if over else (),
             source="rllm#116, verl#2738, verl#781; METHOD section 6",
             figures=(("start", start), ("end", end)),
         ),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from sweep.core import verl_keys as keys
-from sweep.health import knobs
 from sweep.health.code import Code
 from sweep.health.evidence import Evidence
 from sweep.health.finding import Confidence, Finding, Move, Severity, Way
@@ -19,7 +18,7 @@ from sweep.health.metric_table import Series
 from sweep.health.trend import episodes, trailing_run
 
 SOURCE = "S0 section 1.1; METHOD sections 6 and 9"
-CALMER = (Move(Way.LOWER, keys.ACTOR_LR), Move(Way.LOWER, knobs.CLIP_GRAD, "1.0 to 0.5"))
+CALMER = (Move(Way.LOWER, keys.ACTOR_LR), Move(Way.LOWER, keys.ACTOR_CLIP_GRAD, "1.0 to 0.5"))
 
 
 def gradient_band(evidence: Evidence) -> tuple[Finding, ...]:
@@ -119,7 +118,7 @@ def _vanishing(tiny: Series) -> Finding:
         last_step=int(tiny.steps[-1]),
         seen=f"{len(tiny)} points in a row at or below {highest:.2g}",
         advice="no update reaches the weights: look at advantages and loss masks first, then at the learning rate",
-        direction=(Move(Way.CHECK, knobs.ADV_ESTIMATOR), Move(Way.RAISE, keys.ACTOR_LR)),
+        direction=(Move(Way.CHECK, keys.ADV_ESTIMATOR), Move(Way.RAISE, keys.ACTOR_LR)),
         source=SOURCE,
         figures=(("highest", highest),),
     )

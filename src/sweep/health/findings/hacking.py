@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from sweep.core import verl_keys as keys
-from sweep.health import knobs
 from sweep.health.code import Code
 from sweep.health.evidence import Evidence
 from sweep.health.finding import Confidence, Finding, Move, Severity, Way
@@ -54,7 +53,7 @@ def _against_validation(evidence: Evidence, reward: Series) -> tuple[Finding, ..
             confidence=Confidence.HIGH if len(validation) - best > 2 else Confidence.MEDIUM,
             advice="read responses with high reward; tighten the reward, strengthen the KL penalty, "
             "and keep the checkpoint with the best validation",
-            direction=(Move(Way.CHECK, knobs.REWARD_FUNCTION), Move(Way.RAISE, keys.KL_COEF, "at most 0.01")),
+            direction=(Move(Way.CHECK, keys.REWARD_PATH), Move(Way.RAISE, keys.KL_COEF, "at most 0.01")),
             source=SOURCE,
             figures=(("validation_lost", lost),),
         ),
@@ -85,7 +84,7 @@ def _by_signs(evidence: Evidence, reward: Series) -> tuple[Finding, ...]:
             seen=f"reward rose to {final_level(reward.values):.4g} while " + " and ".join(signs),
             confidence=Confidence.LOW,
             advice="validate and read responses with high reward before trusting the rise",
-            direction=(Move(Way.CHECK, knobs.REWARD_FUNCTION), Move(Way.RAISE, keys.KL_COEF, "at most 0.01")),
+            direction=(Move(Way.CHECK, keys.REWARD_PATH), Move(Way.RAISE, keys.KL_COEF, "at most 0.01")),
             source=SOURCE,
         ),
     )

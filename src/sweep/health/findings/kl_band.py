@@ -12,7 +12,6 @@ import numpy as np
 
 from sweep.core import verl_keys as keys
 from sweep.core.curve import METRICS
-from sweep.health import knobs
 from sweep.health.code import Code
 from sweep.health.evidence import Evidence
 from sweep.health.finding import Confidence, Finding, Move, Severity, Way
@@ -95,7 +94,7 @@ def _negative(evidence: Evidence, kl: Measured) -> Finding | None:
         f"KL stays below zero, at {float(np.median(last)):.3g} {kl.unit.value}: no true KL is negative",
         "samples do not come from the policy that is scored: no top-k, no forced length, temperature 1, "
         "or take an estimator that cannot go below zero",
-        (Move(Way.SET, knobs.ROLLOUT_TEMPERATURE, "1.0"), Move(Way.SET, knobs.ROLLOUT_TOP_K, "-1")),
+        (Move(Way.SET, keys.ROLLOUT_TEMPERATURE, "1.0"), Move(Way.SET, keys.ROLLOUT_TOP_K, "-1")),
         source="TRL's PPO documentation and trl#204; verl core_algos kl_penalty",
     )
 
@@ -114,7 +113,7 @@ def _spikes(evidence: Evidence, kl: Measured) -> Finding | None:
         f"{int(np.count_nonzero(over))} of {len(over)} points above {limit:g} {kl.unit.value} in {episodes(over)} "
         f"episode(s), highest {float(kl.series.values.max()):.3g}; the level is back in its band",
         "single updates went too far: clip harder or lower the learning rate if it happens again",
-        (Move(Way.LOWER, knobs.CLIP_GRAD), Move(Way.LOWER, keys.ACTOR_LR)),
+        (Move(Way.LOWER, keys.ACTOR_CLIP_GRAD), Move(Way.LOWER, keys.ACTOR_LR)),
         first_step=int(kl.series.steps[int(np.argmax(over))]),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sweep.health import knobs
+from sweep.core import verl_keys as keys
 from sweep.health.code import Code
 from sweep.health.evidence import Evidence
 from sweep.health.finding import Confidence, Finding, Move, Severity, Way
@@ -51,7 +51,7 @@ def _cut(evidence: Evidence) -> tuple[Finding, ...]:
             confidence=Confidence.HIGH if not evidence.logged(Quantity.LENGTH_MAX) or all_cut else Confidence.MEDIUM,
             advice="cut responses carry no answer: allow longer ones, or penalise length, "
             "or find why the policy does not stop",
-            direction=(Move(Way.RAISE, knobs.MAX_RESPONSE_LENGTH),),
+            direction=(Move(Way.RAISE, keys.MAX_RESPONSE),),
             source=SOURCE,
             figures=(("cut_share", level),),
         ),
@@ -63,7 +63,7 @@ def _meets_a_maximum(evidence: Evidence) -> bool:
     longest = evidence.recent_series(Quantity.LENGTH_MAX)
     if longest is None:
         return True
-    maximum = evidence.facts.number(knobs.MAX_RESPONSE_LENGTH)
+    maximum = evidence.facts.number(keys.MAX_RESPONSE)
     if maximum is not None:
         return final_level(longest.values) >= maximum
     return float(np.ptp(longest.values)) == 0
@@ -90,7 +90,7 @@ def _near_limit(evidence: Evidence) -> tuple[Finding, ...]:
             "truncation is likely",
             confidence=Confidence.MEDIUM,
             advice="see whether responses end by themselves; if not, allow longer ones",
-            direction=(Move(Way.CHECK, knobs.MAX_RESPONSE_LENGTH),),
+            direction=(Move(Way.CHECK, keys.MAX_RESPONSE),),
             source=SOURCE,
             figures=(("share", share),),
         ),
@@ -113,7 +113,7 @@ def _collapse(evidence: Evidence) -> tuple[Finding, ...]:
             last_step=int(mean.steps[-1]),
             seen=f"mean response length went from {start:.4g} to {end:.4g} tokens",
             advice="see whether the reward pays for short answers; read a few responses",
-            direction=(Move(Way.CHECK, knobs.REWARD_FUNCTION),),
+            direction=(Move(Way.CHECK, keys.REWARD_PATH),),
             source=SOURCE,
             figures=(("start", start), ("end", end)),
         ),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweep.health import knobs
+from sweep.core import verl_keys as keys
 from sweep.health.code import Code
 from sweep.health.evidence import Evidence
 from sweep.health.finding import Confidence, Finding, Move, Severity, Way
@@ -102,5 +102,5 @@ def _remedy(quantity: Quantity) -> str:
 
 def _direction(quantity: Quantity) -> tuple[Move, ...]:
     if quantity is Quantity.GPU_RESERVED_GIB:
-        return (Move(Way.SET, knobs.FREE_CACHE_ENGINE, "true"),)
-    return (Move(Way.LOWER, knobs.DATALOADER_WORKERS),)
+        return (Move(Way.SET, keys.ROLLOUT_FREE_CACHE, "true"),)
+    return (Move(Way.LOWER, keys.DATALOADER_WORKERS),)

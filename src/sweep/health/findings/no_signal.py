@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from sweep.core import verl_keys as keys
-from sweep.health import knobs
 from sweep.health.code import Code
 from sweep.health.evidence import Evidence
 from sweep.health.finding import Confidence, Finding, Move, Severity, Way
@@ -42,7 +41,7 @@ def _zero_advantage(evidence: Evidence) -> tuple[Finding, ...]:
             confidence=Confidence.HIGH if len(series) > 1 else Confidence.MEDIUM,
             advice="no learning signal, so a tiny gradient is expected: all samples of a group score alike, or "
             "rollout.n=1 with a group estimator; filter such groups, raise n or take harder prompts",
-            direction=(Move(Way.RAISE, keys.ROLLOUT_N), Move(Way.CHECK, knobs.ADV_ESTIMATOR)),
+            direction=(Move(Way.RAISE, keys.ROLLOUT_N), Move(Way.CHECK, keys.ADV_ESTIMATOR)),
             source="Awesome-ML-SYS-Tutorial#106; METHOD section 6",
         ),
     )
@@ -79,7 +78,7 @@ def _zero_lr(evidence: Evidence) -> tuple[Finding, ...]:
             last_step=int(lr.steps[-1]),
             seen=f"learning rate 0 at the last {len(last)} points",
             advice="the schedule has run out or was never switched on; a cosine over the trial's own steps ends at 0",
-            direction=(Move(Way.CHECK, knobs.TOTAL_STEPS), Move(Way.CHECK, knobs.ACTOR_WARMUP_STEPS)),
+            direction=(Move(Way.CHECK, keys.TOTAL_STEPS), Move(Way.CHECK, keys.ACTOR_WARMUP_STEPS)),
             source="METHOD section 9; verl optimizer schedules",
         ),
     )

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from sweep.core import verl_keys as keys
-from sweep.health import knobs
 from sweep.health.code import Code
 from sweep.health.evidence import Evidence
 from sweep.health.finding import Finding, Move, Severity, Way
@@ -93,10 +92,14 @@ def _direction(metric: str) -> tuple[Move, ...]:
     if metric.startswith("critic/"):
         return (
             Move(Way.CHECK, keys.CRITIC_MINI_BATCH),
-            Move(Way.CHECK, knobs.CRITIC_MICRO_BATCH),
-            Move(Way.LOWER, knobs.CRITIC_LR),
+            Move(Way.CHECK, keys.CRITIC_MICRO),
+            Move(Way.LOWER, keys.CRITIC_LR),
         )
-    return (Move(Way.LOWER, keys.ACTOR_LR), Move(Way.LOWER, knobs.CLIP_GRAD), Move(Way.CHECK, keys.ACTOR_MICRO_BATCH))
+    return (
+        Move(Way.LOWER, keys.ACTOR_LR),
+        Move(Way.LOWER, keys.ACTOR_CLIP_GRAD),
+        Move(Way.CHECK, keys.ACTOR_MICRO_BATCH),
+    )
 
 
 def _side(bad: Sequence[Series]) -> Finding:

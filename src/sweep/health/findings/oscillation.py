@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from sweep.core import verl_keys as keys
-from sweep.health import knobs
 from sweep.health.code import Code
 from sweep.health.evidence import Evidence
 from sweep.health.finding import Confidence, Finding, Move, Severity, Way
@@ -62,7 +61,7 @@ def _excursions(evidence: Evidence, series: Series, low: float, high: float) -> 
         f"lie outside, {limits.oscillation_factor:g} times off it or more, in {bursts} episodes; "
         f"highest {float(series.values.max()):.3g}",
         advice="updates are larger than their average shows: lower the learning rate or clip harder",
-        direction=(Move(Way.LOWER, keys.ACTOR_LR), Move(Way.LOWER, knobs.CLIP_GRAD, "1.0 to 0.5")),
+        direction=(Move(Way.LOWER, keys.ACTOR_LR), Move(Way.LOWER, keys.ACTOR_CLIP_GRAD, "1.0 to 0.5")),
         source=SOURCE,
         figures=(("share_outside", share), ("episodes", float(bursts))),
     )

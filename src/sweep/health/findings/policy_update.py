@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 
 from sweep.core import verl_keys as keys
-from sweep.health import knobs
 from sweep.health.code import Code
 from sweep.health.evidence import Evidence
 from sweep.health.finding import Confidence, Finding, Move, Severity, Way
@@ -16,7 +15,7 @@ from sweep.health.metric_names import Quantity
 from sweep.health.metric_table import Series
 from sweep.health.trend import final_level
 
-SMALLER = (Move(Way.LOWER, keys.ACTOR_LR), Move(Way.LOWER, knobs.CLIP_GRAD), Move(Way.RAISE, keys.MINI_BATCH))
+SMALLER = (Move(Way.LOWER, keys.ACTOR_LR), Move(Way.LOWER, keys.ACTOR_CLIP_GRAD), Move(Way.RAISE, keys.MINI_BATCH))
 USUAL_POINTS = 20
 """Points before that make the usual size of an update. Ours."""
 SOURCE = "S1 section 4.2; METHOD section 3"
@@ -87,7 +86,7 @@ def _mismatch(evidence: Evidence) -> tuple[Finding, ...]:
             confidence=Confidence.MEDIUM,
             advice="the data is off-policy from the first update: compare precision, chat template and sampling "
             "settings of rollout and trainer, and see that weights reach the rollout",
-            direction=(Move(Way.CHECK, knobs.ROLLOUT_TEMPERATURE),),
+            direction=(Move(Way.CHECK, keys.ROLLOUT_TEMPERATURE),),
             source="verl utils/debug/metrics.py; METHOD section 6",
             figures=(("level", final_level(series.values)),),
         ),

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from sweep.core import verl_keys as keys
-from sweep.health import knobs
 from sweep.health.code import Code
 from sweep.health.evidence import Evidence
 from sweep.health.finding import Confidence, Finding, Move, Severity, Way
@@ -90,7 +89,7 @@ def _drop(evidence: Evidence, reward: Series, loss: Loss) -> Finding:
         seen=f"reward went from {loss.start:.4g} to {loss.best:.4g} at best and ended at {loss.end:.4g}: lost {whence}",
         confidence=Confidence.HIGH if enough else Confidence.MEDIUM,
         advice="stop and go back to the best checkpoint; look at what moved first: KL, gradient, entropy, lengths",
-        direction=(Move(Way.LOWER, keys.ACTOR_LR), Move(Way.LOWER, knobs.CLIP_GRAD, "1.0 to 0.5")),
+        direction=(Move(Way.LOWER, keys.ACTOR_LR), Move(Way.LOWER, keys.ACTOR_CLIP_GRAD, "1.0 to 0.5")),
         source="trl#1098, verl#1224; METHOD section 6",
         figures=(("start", loss.start), ("best", loss.best), ("end", loss.end)),
     )
@@ -110,7 +109,7 @@ def _all_zero(evidence: Evidence, reward: Series) -> Finding:
         confidence=Confidence.HIGH if sure and not printed else Confidence.MEDIUM,
         advice="run the reward function by hand on a few responses: wrong answer format, responses cut off before the "
         "answer, a reward key that verl ignores, or a task out of the model's reach",
-        direction=(Move(Way.CHECK, knobs.REWARD_FUNCTION), Move(Way.RAISE, knobs.MAX_RESPONSE_LENGTH)),
+        direction=(Move(Way.CHECK, keys.REWARD_PATH), Move(Way.RAISE, keys.MAX_RESPONSE)),
         source="METHOD section 6",
     )
 
@@ -125,6 +124,6 @@ def _constant(reward: Series) -> Finding:
         seen=f"reward exactly {reward.values[0]:.6g} at each of {len(reward)} points",
         confidence=Confidence.MEDIUM,
         advice="a batch mean that never moves in any digit hints at a reward function that returns one value",
-        direction=(Move(Way.CHECK, knobs.REWARD_FUNCTION),),
+        direction=(Move(Way.CHECK, keys.REWARD_PATH),),
         source="METHOD section 6",
     )

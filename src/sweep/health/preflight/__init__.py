@@ -20,6 +20,7 @@ from sweep.health.preflight import (
     memory,
     micro_keys,
     options,
+    own_settings,
     parallel,
     schedule,
     tokens,
@@ -44,6 +45,7 @@ __all__ = [
 FAMILIES = (
     dead_keys,
     options,
+    own_settings,
     batches,
     micro_keys,
     parallel,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sweep.health.preflight import keys
+from sweep.core import verl_keys as keys
 from sweep.health.preflight.batches import fitting_micro_batches, roles
 from sweep.health.preflight.facts import Facts
 from sweep.health.preflight.finding import PreflightFinding, info
@@ -61,8 +61,8 @@ def _ulysses(config: Config, facts: Facts, gpus: int) -> Iterator[PreflightFindi
             "ADVISE_ULYSSES",
             f"a sequence-parallel size of {size} spends much of the step on communication",
             f"S0 measured 37 % less communication with {ULYSSES_MOST} than with 8 on 8 GPUs",
-            nearest=(f"{keys.ACTOR_ULYSSES}={best}",),
-            keys=(keys.ACTOR_ULYSSES,),
+            nearest=(f"{keys.ULYSSES}={best}",),
+            keys=(keys.ULYSSES,),
             source="S0 section 3.1",
         )
     elif size == 1 and longest is not None and longest > LONG_SEQUENCE and best > 1:
@@ -70,8 +70,8 @@ def _ulysses(config: Config, facts: Facts, gpus: int) -> Iterator[PreflightFindi
             "ADVISE_ULYSSES",
             f"sequences reach {longest} tokens on one rank",
             f"{best} is min({ULYSSES_MOST}, GPUs) as far as the model's heads allow; it halves or quarters activations",
-            nearest=(f"{keys.ACTOR_ULYSSES}={best}",),
-            keys=(keys.ACTOR_ULYSSES,),
+            nearest=(f"{keys.ULYSSES}={best}",),
+            keys=(keys.ULYSSES,),
             source="S0 section 3.1; verl docs/perf/perf_tuning.rst",
         )
     elif size > 1 and longest is not None and longest <= LONG_SEQUENCE:
@@ -80,14 +80,14 @@ def _ulysses(config: Config, facts: Facts, gpus: int) -> Iterator[PreflightFindi
             f"sequences of at most {longest} tokens seldom need sequence parallelism",
             f"verl recommends it above {LONG_SEQUENCE} tokens; below, S0's min({ULYSSES_MOST}, GPUs) costs more "
             "communication than it saves memory",
-            nearest=(f"{keys.ACTOR_ULYSSES}=1",),
-            keys=(keys.ACTOR_ULYSSES,),
+            nearest=(f"{keys.ULYSSES}=1",),
+            keys=(keys.ULYSSES,),
             source="verl docs/perf/perf_tuning.rst; S0 section 3.1",
         )
 
 
 def _tensor_parallel(config: Config, facts: Facts, gpus: int) -> Iterator[PreflightFinding]:
-    size, share = whole(config, keys.ROLLOUT_TP), number(config, keys.ROLLOUT_UTIL)
+    size, share = whole(config, keys.TENSOR_PARALLEL), number(config, keys.MEMORY_UTILIZATION)
     if size is None or size < 1 or facts.model.parameters is None or facts.gpu_gib is None or not share:
         return
     weights = facts.model.parameters * ROLLOUT_BYTES / GIB
@@ -96,11 +96,11 @@ def _tensor_parallel(config: Config, facts: Facts, gpus: int) -> Iterator[Prefli
     if least is not None and least < size:
         yield info(
             "ADVISE_TP",
-            f"{weights:.1f} GiB of weights would fit at TP {least}, {keys.ROLLOUT_TP} is {size}",
+            f"{weights:.1f} GiB of weights would fit at TP {least}, {keys.TENSOR_PARALLEL} is {size}",
             "more replicas with a smaller TP usually generate faster; S1 saw the opposite with a 0.5B model on 2 GPUs "
             "(3.21 to 2.45 s at TP 2), so measure both",
-            nearest=(f"{keys.ROLLOUT_TP}={least}",),
-            keys=(keys.ROLLOUT_TP,),
+            nearest=(f"{keys.TENSOR_PARALLEL}={least}",),
+            keys=(keys.TENSOR_PARALLEL,),
             source="verl docs/perf/perf_tuning.rst; S1 section 5.3",
         )
 
@@ -145,16 +145,16 @@ def _density(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
         if larger:
             yield info(
                 "ADVISE_MICRO",
-                f"{keys.ACTOR_MICRO} is {actor.micro}, one rank has {share} rows of a mini-batch",
+                f"{keys.ACTOR_MICRO_BATCH} is {actor.micro}, one rank has {share} rows of a mini-batch",
                 "larger micro-batches change speed and memory, not the result; dynamic batches save the tuning",
-                nearest=(f"{keys.ACTOR_MICRO}={larger[0]}", f"{keys.ACTOR_DYNAMIC}=true"),
-                keys=(keys.ACTOR_MICRO, keys.ACTOR_DYNAMIC),
+                nearest=(f"{keys.ACTOR_MICRO_BATCH}={larger[0]}", f"{keys.ACTOR_DYNAMIC_BATCH}=true"),
+                keys=(keys.ACTOR_MICRO_BATCH, keys.ACTOR_DYNAMIC_BATCH),
                 source="S1 section 3.1; verl docs/perf/perf_tuning.rst",
             )
-    log_probs = [keys.ROLLOUT_LOG_PROB_MICRO] + ([keys.REF_LOG_PROB_MICRO] if needs_reference(config) else [])
+    log_probs = [keys.LOG_PROB_MICRO_BATCH] + ([keys.REF_MICRO_BATCH] if needs_reference(config) else [])
     for key in log_probs:
         micro = whole(config, key)
-        if micro is not None and micro > LOG_PROB_MOST and not flag(config, keys.ACTOR_DYNAMIC):
+        if micro is not None and micro > LOG_PROB_MOST and not flag(config, keys.ACTOR_DYNAMIC_BATCH):
             yield info(
                 "ADVISE_LOG_PROB_MICRO",
                 f"{key} is {micro}",

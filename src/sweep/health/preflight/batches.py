@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sweep.core import verl_keys as keys
 from sweep.core.lattice import mini_batch_unit, nearest_multiple
-from sweep.health.preflight import keys
 from sweep.health.preflight.facts import Facts
 from sweep.health.preflight.finding import PreflightFinding, error, warn
 from sweep.health.preflight.settings import Config, flag, layout, needs_critic, uses_megatron, uses_v1, whole
@@ -50,15 +50,15 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
 def roles(config: Config) -> Iterator[Role]:
     """Actor and, where verl trains one, critic; a role with unknown ranks or mini-batch is left out."""
     place = layout(config)
-    mini = whole(config, keys.ACTOR_MINI)
+    mini = whole(config, keys.MINI_BATCH)
     if place.data_parallel and mini is not None:
-        micro = None if flag(config, keys.ACTOR_DYNAMIC) else whole(config, keys.ACTOR_MICRO)
-        yield Role("actor", keys.ACTOR_MINI, keys.ACTOR_MICRO, place.data_parallel, mini, micro, True)
-    mini = whole(config, keys.CRITIC_MINI)
+        micro = None if flag(config, keys.ACTOR_DYNAMIC_BATCH) else whole(config, keys.ACTOR_MICRO_BATCH)
+        yield Role("actor", keys.MINI_BATCH, keys.ACTOR_MICRO_BATCH, place.data_parallel, mini, micro, True)
+    mini = whole(config, keys.CRITIC_MINI_BATCH)
     if needs_critic(config) and place.critic_data_parallel and mini is not None:
         micro = None if flag(config, keys.CRITIC_DYNAMIC) else whole(config, keys.CRITIC_MICRO)
         counts = not uses_v1(config)
-        yield Role("critic", keys.CRITIC_MINI, keys.CRITIC_MICRO, place.critic_data_parallel, mini, micro, counts)
+        yield Role("critic", keys.CRITIC_MINI_BATCH, keys.CRITIC_MICRO, place.critic_data_parallel, mini, micro, counts)
 
 
 def fitting_micro_batches(rows: int) -> list[int]:
@@ -159,7 +159,7 @@ def _train_against_gpus(config: Config, train: int) -> Iterator[PreflightFinding
         return
     rows = train * place.rollout_n
     if rows % place.gpus:
-        dynamic = bool(flag(config, keys.ACTOR_DYNAMIC))
+        dynamic = bool(flag(config, keys.ACTOR_DYNAMIC_BATCH))
         unit = place.gpus // math.gcd(place.gpus, place.rollout_n)
         make = warn if dynamic and uses_v1(config) else error
         yield make(

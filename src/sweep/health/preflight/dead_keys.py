@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sweep.health.preflight import keys
+from sweep.core import verl_keys as keys
 from sweep.health.preflight.facts import Facts
 from sweep.health.preflight.finding import PreflightFinding, error, info, warn
 from sweep.health.preflight.settings import Config, text, uses_megatron, uses_v1
@@ -80,7 +80,7 @@ MOVED_KEYS = {
 DEPRECATED_KEYS = {
     "actor_rollout_ref.actor.optim.warmup_style": keys.ACTOR_SCHEDULER,
     "critic.optim.warmup_style": "critic.optim.lr_scheduler_type",
-    keys.ACTOR_ULYSSES_OLD: keys.ACTOR_ULYSSES,
+    keys.ACTOR_ULYSSES_OLD: keys.ULYSSES,
     "data.val_batch_size": "nothing: the engine schedules validation itself",
 }
 """Still read, or harmless. Source: verl workers/config."""

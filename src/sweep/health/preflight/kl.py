@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sweep.health.preflight import keys
+from sweep.core import verl_keys as keys
 from sweep.health.preflight.facts import Facts
 from sweep.health.preflight.finding import PreflightFinding, error, info, warn
 from sweep.health.preflight.settings import Config, flag, layout, number, text, whole
@@ -66,11 +66,11 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
 def _dead_coefficient(config: Config, facts: Facts, in_reward: bool) -> Iterator[PreflightFinding]:
     if in_reward or not facts.set_on_purpose(keys.KL_COEF):
         return
-    loss = flag(config, keys.USE_KL_LOSS)
+    loss = flag(config, keys.KL_LOSS)
     yield error(
         "KL_COEF_WITHOUT_KL",
         f"{keys.KL_COEF} is set, and {keys.KL_IN_REWARD} is false",
-        f"verl never reads it then; {keys.USE_KL_LOSS} has its own {keys.KL_LOSS_COEF}"
+        f"verl never reads it then; {keys.KL_LOSS} has its own {keys.KL_LOSS_COEF}"
         if loss
         else "verl never reads it then, and no other KL term is on: training has no KL penalty at all",
         nearest=(f"{keys.KL_IN_REWARD}=true", *((f"{keys.KL_LOSS_COEF}={config.get(keys.KL_COEF)}",) if loss else ())),
@@ -182,13 +182,13 @@ def _band_claims(config: Config, values: dict[str, float | None]) -> Iterator[tu
 
 
 def _both_terms(config: Config) -> Iterator[PreflightFinding]:
-    if flag(config, keys.USE_KL_LOSS):
+    if flag(config, keys.KL_LOSS):
         yield warn(
             "KL_TWICE",
-            f"{keys.KL_IN_REWARD} and {keys.USE_KL_LOSS} are both true",
+            f"{keys.KL_IN_REWARD} and {keys.KL_LOSS} are both true",
             "KL is charged twice, and the controller moves only one of the two coefficients",
-            nearest=(f"{keys.USE_KL_LOSS}=false",),
-            keys=(keys.KL_IN_REWARD, keys.USE_KL_LOSS),
+            nearest=(f"{keys.KL_LOSS}=false",),
+            keys=(keys.KL_IN_REWARD, keys.KL_LOSS),
             source="verl utils/config.py",
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sweep.health.preflight import keys
+from sweep.core import verl_keys as keys
 from sweep.health.preflight.facts import Facts
 from sweep.health.preflight.finding import PreflightFinding, error, warn
 from sweep.health.preflight.memory import GIB, GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sweep.health.preflight import keys
+from sweep.core import verl_keys as keys
+from sweep.core.token_budget import kv_bytes_per_token
 from sweep.health.preflight.facts import Facts, ModelFacts
 from sweep.health.preflight.finding import PreflightFinding, error, info, warn
 from sweep.health.preflight.settings import (
@@ -62,12 +63,12 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
 def cache_tokens(config: Config, model: ModelFacts, gpu_gib: float) -> int | None:
     """Tokens that the KV cache of one rollout replica can hold, before activations; None if the shape is unknown.
 
-    A token takes 2 x layers x key-value heads x head size x 2 bytes, shared by the tensor-parallel ranks.
+    The tensor-parallel ranks share each token.
     """
-    share, ranks = number(config, keys.ROLLOUT_UTIL), whole(config, keys.ROLLOUT_TP)
+    share, ranks = number(config, keys.MEMORY_UTILIZATION), whole(config, keys.TENSOR_PARALLEL)
     if not (model.parameters and model.layers and model.kv_heads and model.head_size and share and ranks):
         return None
-    token_bytes = 2 * model.layers * model.kv_heads * model.head_size * ROLLOUT_BYTES
+    token_bytes = kv_bytes_per_token(model.layers, model.kv_heads, model.head_size)
     room = gpu_gib * share * ranks * GIB - model.parameters * ROLLOUT_BYTES
     return max(0, int(room / token_bytes))
 
@@ -98,13 +99,13 @@ def _bytes(config: Config, weights_away: str, optimizer_away: str) -> float:
 
 
 def _rollout_share(config: Config, parameters: float, gpu_gib: float) -> Iterator[PreflightFinding]:
-    share, ranks = number(config, keys.ROLLOUT_UTIL), whole(config, keys.ROLLOUT_TP)
+    share, ranks = number(config, keys.MEMORY_UTILIZATION), whole(config, keys.TENSOR_PARALLEL)
     if share is None or not ranks or not 0.0 < share <= 1.0:
         return
     weights, room = parameters * ROLLOUT_BYTES / GIB, gpu_gib * share * ranks
     computed = {"weights_gib": round(weights, 2), "share_gib": round(room, 2), "tp": ranks, "utilization": share}
     enough = -(-weights / (1.0 - CACHE_HEADROOM) // (gpu_gib * share))
-    nearest = (f"{keys.ROLLOUT_TP}={_power_of_two(int(enough))}",)
+    nearest = (f"{keys.TENSOR_PARALLEL}={_power_of_two(int(enough))}",)
     if weights >= room:
         yield error(
             "WEIGHTS_EXCEED_SHARE",
@@ -112,7 +113,7 @@ def _rollout_share(config: Config, parameters: float, gpu_gib: float) -> Iterato
             f"({gpu_gib:g} GiB x {share:g} x TP {ranks})",
             "the inference engine needs its weights and a KV cache inside its share of the GPUs",
             nearest=nearest,
-            keys=(keys.ROLLOUT_TP, keys.ROLLOUT_UTIL),
+            keys=(keys.TENSOR_PARALLEL, keys.MEMORY_UTILIZATION),
             source="verl docs/perf/best_practices.rst; vllm-project/vllm#2248",
             computed=computed,
         )
@@ -122,7 +123,7 @@ def _rollout_share(config: Config, parameters: float, gpu_gib: float) -> Iterato
             f"{room - weights:.1f} of the rollout's {room:.1f} GiB are left for the KV cache",
             f"under {CACHE_HEADROOM:.0%} few sequences run at once and generation is slow",
             nearest=nearest,
-            keys=(keys.ROLLOUT_TP, keys.ROLLOUT_UTIL),
+            keys=(keys.TENSOR_PARALLEL, keys.MEMORY_UTILIZATION),
             source="verl docs/perf/best_practices.rst",
             computed=computed,
         )
@@ -138,20 +139,31 @@ def _cache(config: Config, model: ModelFacts, gpu_gib: float) -> Iterator[Prefli
             "KV_CACHE_LT_SEQ",
             f"the KV cache holds about {tokens} tokens, one sequence has up to {longest}",
             "the engine refuses to start",
-            nearest=(f"{keys.ROLLOUT_TP}={2 * (whole(config, keys.ROLLOUT_TP) or 1)}",),
-            keys=(keys.ROLLOUT_UTIL, keys.ROLLOUT_TP, keys.MAX_RESPONSE),
+            nearest=(f"{keys.TENSOR_PARALLEL}={2 * (whole(config, keys.TENSOR_PARALLEL) or 1)}",),
+            keys=(keys.MEMORY_UTILIZATION, keys.TENSOR_PARALLEL, keys.MAX_RESPONSE),
             source="vllm-project/vllm#2418, #10517",
             computed=computed,
         )
-    elif tokens // longest < (whole(config, keys.ROLLOUT_MAX_SEQS) or 0):
+    elif tokens // longest < (whole(config, keys.MAX_SEQS) or 0):
         yield info(
             "KV_CACHE_LT_SEQS",
             f"the KV cache holds about {tokens // longest} sequences of full length at once, "
-            f"{keys.ROLLOUT_MAX_SEQS} is {config[keys.ROLLOUT_MAX_SEQS]}",
+            f"{keys.MAX_SEQS} is {config[keys.MAX_SEQS]}",
             "if responses grow that long, the engine preempts some of them and computes them again",
-            keys=(keys.ROLLOUT_MAX_SEQS, keys.ROLLOUT_UTIL),
+            keys=(keys.MAX_SEQS, keys.MEMORY_UTILIZATION),
             source="vLLM documentation on preemption",
             computed=computed,
+        )
+    budget = whole(config, keys.MAX_BATCHED_TOKENS) or 0
+    if budget > tokens >= longest:
+        yield warn(
+            "BUDGET_EXCEEDS_CACHE",
+            f"{keys.MAX_BATCHED_TOKENS} {budget} is more than the about {tokens} tokens that the KV cache holds",
+            "what is scheduled must be cached: such a budget is never filled, and its profile run shrinks the cache",
+            nearest=(f"{keys.MAX_BATCHED_TOKENS}={tokens}",),
+            keys=(keys.MAX_BATCHED_TOKENS, keys.MEMORY_UTILIZATION),
+            source="METHOD section 4; vllm-project/vllm PR #48322",
+            computed={"budget": budget, "have": tokens},
         )
 
 
@@ -162,7 +174,7 @@ def _training_state(config: Config, facts: Facts, gpu_gib: float) -> Iterator[Pr
     total = sum(state.values())
     held = 0.0
     if flag(config, keys.ROLLOUT_FREE_CACHE) is False:
-        held = gpu_gib * (number(config, keys.ROLLOUT_UTIL) or 0.0)
+        held = gpu_gib * (number(config, keys.MEMORY_UTILIZATION) or 0.0)
     parts = ", ".join(f"{role} {gib:.1f}" for role, gib in state.items())
     computed = {f"{role}_gib": round(gib, 2) for role, gib in state.items()} | {"held_by_rollout_gib": round(held, 2)}
     make = warn if total + held > FULL * gpu_gib else info
@@ -191,8 +203,8 @@ def _lighter(config: Config) -> tuple[str, ...]:
 
 
 def _logits(config: Config, model: ModelFacts, gpu_gib: float) -> Iterator[PreflightFinding]:
-    micro, longest = whole(config, keys.ACTOR_MICRO), sequence_tokens(config)
-    if flag(config, keys.ACTOR_DYNAMIC):
+    micro, longest = whole(config, keys.ACTOR_MICRO_BATCH), sequence_tokens(config)
+    if flag(config, keys.ACTOR_DYNAMIC_BATCH):
         tokens = whole(config, keys.ACTOR_MAX_TOKENS)
     else:
         tokens = micro * longest if micro and longest else None
@@ -205,8 +217,8 @@ def _logits(config: Config, model: ModelFacts, gpu_gib: float) -> Iterator[Prefl
             "LOGITS_EXCEED_GPU",
             f"logits of one micro-batch ({tokens} tokens x {model.vocabulary} entries) take about {logits:.1f} GiB",
             f"a GPU has {gpu_gib:g} GiB; an upper estimate, for sequences at their full length",
-            nearest=(f"{keys.ACTOR_MICRO}={fitting}", f"{keys.ACTOR_CHUNKED_ENTROPY}=true"),
-            keys=(keys.ACTOR_MICRO, keys.ACTOR_MAX_TOKENS),
+            nearest=(f"{keys.ACTOR_MICRO_BATCH}={fitting}", f"{keys.ACTOR_CHUNKED_ENTROPY}=true"),
+            keys=(keys.ACTOR_MICRO_BATCH, keys.ACTOR_MAX_TOKENS),
             source="verl-project/verl#2828",
             computed={"logits_gib": round(logits, 2), "tokens": tokens},
         )

@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sweep.core import verl_keys as keys
 from sweep.core.lattice import nearest_multiple
-from sweep.health.preflight import keys
 from sweep.health.preflight.batches import fitting_micro_batches, roles
 from sweep.health.preflight.facts import Facts
 from sweep.health.preflight.finding import PreflightFinding, error
@@ -36,10 +36,10 @@ class Pair:
     dynamic: str
 
 
-ACTOR = Pair(keys.ACTOR_MICRO, keys.ACTOR_MICRO_GLOBAL, keys.ACTOR_DYNAMIC)
+ACTOR = Pair(keys.ACTOR_MICRO_BATCH, keys.ACTOR_MICRO_GLOBAL, keys.ACTOR_DYNAMIC_BATCH)
 CRITIC = Pair(keys.CRITIC_MICRO, keys.CRITIC_MICRO_GLOBAL, keys.CRITIC_DYNAMIC)
-ROLLOUT = Pair(keys.ROLLOUT_LOG_PROB_MICRO, keys.ROLLOUT_LOG_PROB_MICRO_GLOBAL, keys.ACTOR_DYNAMIC)
-REFERENCE = Pair(keys.REF_LOG_PROB_MICRO, keys.REF_LOG_PROB_MICRO_GLOBAL, keys.ACTOR_DYNAMIC)
+ROLLOUT = Pair(keys.LOG_PROB_MICRO_BATCH, keys.ROLLOUT_LOG_PROB_MICRO_GLOBAL, keys.ACTOR_DYNAMIC_BATCH)
+REFERENCE = Pair(keys.REF_MICRO_BATCH, keys.REF_LOG_PROB_MICRO_GLOBAL, keys.ACTOR_DYNAMIC_BATCH)
 
 
 def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
@@ -50,7 +50,7 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
     for pair in pairs:
         yield from _exactly_one(config, pair)
     yield from _dynamic_agrees(config)
-    if not uses_megatron(config) and not flag(config, keys.ACTOR_DYNAMIC):
+    if not uses_megatron(config) and not flag(config, keys.ACTOR_DYNAMIC_BATCH):
         yield from _log_prob_divides(config, ROLLOUT)
         if needs_reference(config):
             yield from _log_prob_divides(config, REFERENCE)
@@ -90,14 +90,14 @@ def _exactly_one(config: Config, pair: Pair) -> Iterator[PreflightFinding]:
 
 
 def _dynamic_agrees(config: Config) -> Iterator[PreflightFinding]:
-    training, log_prob = flag(config, keys.ACTOR_DYNAMIC), flag(config, keys.ROLLOUT_LOG_PROB_DYNAMIC)
+    training, log_prob = flag(config, keys.ACTOR_DYNAMIC_BATCH), flag(config, keys.ROLLOUT_LOG_PROB_DYNAMIC)
     if training is not None and log_prob is not None and training != log_prob:
         yield error(
             "DYNAMIC_BSZ_MISMATCH",
-            f"{keys.ACTOR_DYNAMIC} is {training}, {keys.ROLLOUT_LOG_PROB_DYNAMIC} is {log_prob}",
+            f"{keys.ACTOR_DYNAMIC_BATCH} is {training}, {keys.ROLLOUT_LOG_PROB_DYNAMIC} is {log_prob}",
             "verl asserts that they are equal, after the models are loaded",
             nearest=(f"{keys.ROLLOUT_LOG_PROB_DYNAMIC}={str(training).lower()}",),
-            keys=(keys.ACTOR_DYNAMIC, keys.ROLLOUT_LOG_PROB_DYNAMIC),
+            keys=(keys.ACTOR_DYNAMIC_BATCH, keys.ROLLOUT_LOG_PROB_DYNAMIC),
             source="verl workers/engine_workers.py",
         )
 

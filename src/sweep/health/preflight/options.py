@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sweep.health.preflight import keys
+from sweep.core import verl_keys as keys
+from sweep.core.overrides import is_interpolation
 from sweep.health.preflight.facts import Facts
 from sweep.health.preflight.finding import PreflightFinding, error, warn
 from sweep.health.preflight.settings import Config, flag, number, text, uses_megatron, whole
@@ -38,10 +39,26 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
             nearest=(f"pip install verl=={CHECKED_VERSION}",),
             source="METHOD section 9",
         )
+    yield from _interpolations(config, facts)
     yield from _rollout_engine(config)
     yield from _sampling(config)
     yield from _warmth(config)
     yield from _training(config)
+
+
+def _interpolations(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
+    """Values that were given and still hold an interpolation after composing: nothing has that name."""
+    for key in sorted(facts.given or ()):
+        value = config.get(key)
+        if is_interpolation(value):
+            yield error(
+                "INTERPOLATION_UNRESOLVED",
+                f"{key} is {value!r}, and nothing resolves it",
+                "Hydra puts a setting in the place of ${...}, quoted or not; verl fails when it reads this one",
+                nearest=(f"{key}={str(value).replace('${', chr(92) + '${')}",),
+                keys=(key,),
+                source="hydra-ecosystem/hydra#2705; OmegaConf documentation on interpolation",
+            )
 
 
 def _rollout_engine(config: Config) -> Iterator[PreflightFinding]:

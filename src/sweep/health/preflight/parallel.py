@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from sweep.core import verl_keys as keys
 from sweep.core.lattice import valid_mini_batches
-from sweep.health.preflight import keys
 from sweep.health.preflight.facts import Facts, ModelFacts
 from sweep.health.preflight.finding import PreflightFinding, error
 from sweep.health.preflight.settings import Config, flag, layout, needs_critic, uses_megatron, whole
@@ -67,22 +67,23 @@ def _gpus(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
 
 
 def _rollout_size(config: Config, model: ModelFacts) -> Iterator[PreflightFinding]:
-    tensor_parallel = whole(config, keys.ROLLOUT_TP)
+    tensor_parallel = whole(config, keys.TENSOR_PARALLEL)
     gpus = layout(config).gpus
     if tensor_parallel is None or gpus is None:
         return
     replica = tensor_parallel * (whole(config, keys.ROLLOUT_DP) or 1) * (whole(config, keys.ROLLOUT_PP) or 1)
     fits = fitting_tensor_parallel(gpus, model.attention_heads)
     nearest = tuple(
-        f"{keys.ROLLOUT_TP}={size}" for size in sorted(fits, key=lambda size: (abs(size - tensor_parallel), size))[:3]
+        f"{keys.TENSOR_PARALLEL}={size}"
+        for size in sorted(fits, key=lambda size: (abs(size - tensor_parallel), size))[:3]
     )
     if replica < 1 or gpus % replica:
         yield error(
             "TP_NOT_DIVIDING_WORLD",
-            f"a rollout replica takes {replica} GPUs ({keys.ROLLOUT_TP}={tensor_parallel}), the trial has {gpus}",
+            f"a rollout replica takes {replica} GPUs ({keys.TENSOR_PARALLEL}={tensor_parallel}), the trial has {gpus}",
             "replicas must use up the GPUs; verl's default of 2 does not suit a single GPU",
             nearest=nearest,
-            keys=(keys.ROLLOUT_TP, keys.ROLLOUT_DP, keys.GPUS_PER_NODE, keys.NODES),
+            keys=(keys.TENSOR_PARALLEL, keys.ROLLOUT_DP, keys.GPUS_PER_NODE, keys.NODES),
             source=ROLLOUT_SOURCE,
             computed={"world": gpus, "tp": tensor_parallel, "replica": replica},
         )
@@ -94,20 +95,20 @@ def _rollout_heads(tensor_parallel: int, model: ModelFacts, nearest: tuple[str, 
     if heads is not None and tensor_parallel >= 1 and heads % tensor_parallel:
         yield error(
             "TP_NOT_DIVIDING_HEADS",
-            f"{keys.ROLLOUT_TP} {tensor_parallel} does not divide the model's {heads} attention heads",
+            f"{keys.TENSOR_PARALLEL} {tensor_parallel} does not divide the model's {heads} attention heads",
             "the inference engine gives each rank whole heads",
             nearest=nearest,
-            keys=(keys.ROLLOUT_TP,),
+            keys=(keys.TENSOR_PARALLEL,),
             source=VLLM_SOURCE,
             computed={"heads": heads, "tp": tensor_parallel},
         )
     elif pairs and tensor_parallel >= 1 and pairs % tensor_parallel and tensor_parallel % pairs:
         yield error(
             "TP_NOT_DIVIDING_HEADS",
-            f"{keys.ROLLOUT_TP} {tensor_parallel} neither divides nor is a multiple of {pairs} key-value heads",
+            f"{keys.TENSOR_PARALLEL} {tensor_parallel} neither divides nor is a multiple of {pairs} key-value heads",
             "key-value heads are split or repeated whole",
             nearest=nearest,
-            keys=(keys.ROLLOUT_TP,),
+            keys=(keys.TENSOR_PARALLEL,),
             source=VLLM_SOURCE,
             computed={"kv_heads": pairs, "tp": tensor_parallel},
         )
@@ -130,7 +131,7 @@ def _megatron(config: Config) -> Iterator[PreflightFinding]:
 def _ulysses_of_actor(config: Config, model: ModelFacts) -> Iterator[PreflightFinding]:
     place = layout(config)
     old = (whole(config, keys.ACTOR_ULYSSES_OLD) or 1) > 1
-    key = keys.ACTOR_ULYSSES_OLD if old else keys.ACTOR_ULYSSES
+    key = keys.ACTOR_ULYSSES_OLD if old else keys.ULYSSES
     yield from _ulysses(key, place.sequence_parallel, place.gpus, model)
     if place.sequence_parallel > 1 and flag(config, keys.MODEL_REMOVE_PADDING) is False:
         yield _needs_packing(key, keys.MODEL_REMOVE_PADDING)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from sweep.health.preflight import keys
+from sweep.core import verl_keys as keys
 from sweep.health.preflight.facts import Facts
 from sweep.health.preflight.finding import PreflightFinding, error, info, warn
 from sweep.health.preflight.settings import Config, number, text, whole

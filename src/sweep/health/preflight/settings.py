@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sweep.health.preflight import keys
+from sweep.core import verl_keys as keys
 
 Config: TypeAlias = Mapping[str, object]
 
@@ -92,7 +92,7 @@ def layout(config: Config) -> Layout:
     old = whole(config, keys.ACTOR_ULYSSES_OLD) or 1
     return Layout(
         gpus=per_node * nodes if per_node > 0 and nodes > 0 and per_node * nodes <= MOST_GPUS else None,
-        sequence_parallel=max(1, old if old > 1 else whole(config, keys.ACTOR_ULYSSES) or 1),
+        sequence_parallel=max(1, old if old > 1 else whole(config, keys.ULYSSES) or 1),
         critic_sequence_parallel=max(1, whole(config, keys.CRITIC_ULYSSES) or 1),
         rollout_n=max(1, whole(config, keys.ROLLOUT_N) or 1),
     )
@@ -106,7 +106,7 @@ def needs_critic(config: Config) -> bool:
 
 def needs_reference(config: Config) -> bool:
     """Whether verl loads a reference model. Source: verl trainer/ppo/utils.py."""
-    return bool(flag(config, keys.KL_IN_REWARD) or flag(config, keys.USE_KL_LOSS))
+    return bool(flag(config, keys.KL_IN_REWARD) or flag(config, keys.KL_LOSS))
 
 
 def uses_v1(config: Config) -> bool:

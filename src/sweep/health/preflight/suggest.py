@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 
-from sweep.health.preflight import keys
+from sweep.core import verl_keys as keys
 from sweep.health.preflight.facts import UnknownKey
 
 RENAMED = {

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sweep.health.preflight import keys
+from sweep.core import verl_keys as keys
+from sweep.core.token_budget import candidates, token_clamp
 from sweep.health.preflight.facts import Facts
-from sweep.health.preflight.finding import PreflightFinding, error, warn
+from sweep.health.preflight.finding import PreflightFinding, error, info, warn
 from sweep.health.preflight.settings import (
     Config,
     flag,
@@ -22,9 +23,6 @@ from sweep.health.preflight.settings import (
     uses_v1,
     whole,
 )
-
-CLAMP_FRACTION = 0.65
-"""Share of GPU memory in the article's budget formula. Source: S0 section 2.3."""
 
 RISKY_UTILIZATION = 0.7
 """Share of GPU memory for rollout above which S1 met out-of-memory errors. Source: S1 section 2.1."""
@@ -48,20 +46,11 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
         yield from _cap(config, key, cap, ranks)
 
 
-def token_clamp(gpu_gib: float, hidden_size: int, fraction: float = CLAMP_FRACTION) -> int:
-    """Upper clamp of the token budget: GPU GiB x fraction x 1024^2 / (hidden size / 8).
-
-    80 GiB and hidden size 4096 give 106,496. An upper bound, not an optimum: 486,839 for a 0.5B model.
-    Source: S0 section 2.3; METHOD section 4.
-    """
-    return int(gpu_gib * fraction * 1024**2 / (hidden_size / 8))
-
-
 def token_caps(config: Config) -> Iterator[tuple[str, int, int]]:
     """Key, tokens and sequence-parallel ranks of every cap that a whole sequence must fit under."""
     place = layout(config)
     caps = [
-        (keys.ACTOR_MAX_TOKENS, flag(config, keys.ACTOR_DYNAMIC), place.sequence_parallel),
+        (keys.ACTOR_MAX_TOKENS, flag(config, keys.ACTOR_DYNAMIC_BATCH), place.sequence_parallel),
         (keys.ROLLOUT_LOG_PROB_MAX_TOKENS, flag(config, keys.ROLLOUT_LOG_PROB_DYNAMIC), place.sequence_parallel),
     ]
     if needs_reference(config):
@@ -93,19 +82,19 @@ def _cap(config: Config, key: str, cap: int, ranks: int) -> Iterator[PreflightFi
 
 
 def _budget(config: Config) -> Iterator[PreflightFinding]:
-    budget, seqs = whole(config, keys.ROLLOUT_MAX_TOKENS), whole(config, keys.ROLLOUT_MAX_SEQS)
+    budget, seqs = whole(config, keys.MAX_BATCHED_TOKENS), whole(config, keys.MAX_SEQS)
     if budget is None or seqs is None:
         return
     if budget < 1 or seqs < 1:
-        key = keys.ROLLOUT_MAX_TOKENS if budget < 1 else keys.ROLLOUT_MAX_SEQS
+        key = keys.MAX_BATCHED_TOKENS if budget < 1 else keys.MAX_SEQS
         yield error("OUT_OF_RANGE", f"{key} is {config[key]}", "the engine needs at least 1", keys=(key,))
     elif budget < seqs:
         yield error(
             "TOKENS_LT_SEQS",
-            f"{keys.ROLLOUT_MAX_TOKENS} {budget} is less than {keys.ROLLOUT_MAX_SEQS} {seqs}",
+            f"{keys.MAX_BATCHED_TOKENS} {budget} is less than {keys.MAX_SEQS} {seqs}",
             "each running sequence takes one token of the budget in a decode step; the engine refuses less",
-            nearest=(f"{keys.ROLLOUT_MAX_TOKENS}={seqs}", f"{keys.ROLLOUT_MAX_SEQS}={budget}"),
-            keys=(keys.ROLLOUT_MAX_TOKENS, keys.ROLLOUT_MAX_SEQS),
+            nearest=(f"{keys.MAX_BATCHED_TOKENS}={seqs}", f"{keys.MAX_SEQS}={budget}"),
+            keys=(keys.MAX_BATCHED_TOKENS, keys.MAX_SEQS),
             source=SCHEDULER_SOURCE,
             computed={"budget": budget, "seqs": seqs},
         )
@@ -113,10 +102,10 @@ def _budget(config: Config) -> Iterator[PreflightFinding]:
     if length and budget > seqs * length >= 1:
         yield warn(
             "BUDGET_UNREACHABLE",
-            f"{keys.ROLLOUT_MAX_TOKENS} {budget} is more than {seqs} sequences of {length} tokens can fill",
+            f"{keys.MAX_BATCHED_TOKENS} {budget} is more than {seqs} sequences of {length} tokens can fill",
             "the surplus costs activation memory in the engine's profile run and schedules nothing",
-            nearest=(f"{keys.ROLLOUT_MAX_TOKENS}={seqs * length}",),
-            keys=(keys.ROLLOUT_MAX_TOKENS, keys.ROLLOUT_MAX_SEQS),
+            nearest=(f"{keys.MAX_BATCHED_TOKENS}={seqs * length}",),
+            keys=(keys.MAX_BATCHED_TOKENS, keys.MAX_SEQS),
             source=SCHEDULER_SOURCE,
             computed={"budget": budget, "usable": seqs * length},
         )
@@ -149,15 +138,15 @@ def _sequence_against_model(config: Config, facts: Facts) -> Iterator[PreflightF
 
 
 def _budget_without_chunks(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
-    budget = whole(config, keys.ROLLOUT_MAX_TOKENS)
+    budget = whole(config, keys.MAX_BATCHED_TOKENS)
     length = whole(config, keys.ROLLOUT_MODEL_LEN) or facts.model.max_positions
     if flag(config, keys.ROLLOUT_CHUNKED_PREFILL) is False and budget and length and budget < length:
         yield warn(
             "BUDGET_RAISED_BY_VERL",
-            f"{keys.ROLLOUT_MAX_TOKENS} {budget} is below the model length {length} with chunked prefill off",
+            f"{keys.MAX_BATCHED_TOKENS} {budget} is below the model length {length} with chunked prefill off",
             "verl silently raises the budget to the model length, so the knob is not what it says",
-            nearest=(f"{keys.ROLLOUT_CHUNKED_PREFILL}=true", f"{keys.ROLLOUT_MAX_TOKENS}={length}"),
-            keys=(keys.ROLLOUT_MAX_TOKENS, keys.ROLLOUT_CHUNKED_PREFILL),
+            nearest=(f"{keys.ROLLOUT_CHUNKED_PREFILL}=true", f"{keys.MAX_BATCHED_TOKENS}={length}"),
+            keys=(keys.MAX_BATCHED_TOKENS, keys.ROLLOUT_CHUNKED_PREFILL),
             source=SERVER_SOURCE,
         )
 
@@ -181,41 +170,52 @@ def _generated_against_kept(config: Config) -> Iterator[PreflightFinding]:
 
 
 def _utilization(config: Config) -> Iterator[PreflightFinding]:
-    share = number(config, keys.ROLLOUT_UTIL)
+    share = number(config, keys.MEMORY_UTILIZATION)
     if share is None:
         return
     if not 0.0 < share <= 1.0:
         yield error(
             "OUT_OF_RANGE",
-            f"{keys.ROLLOUT_UTIL} is {share:g}",
+            f"{keys.MEMORY_UTILIZATION} is {share:g}",
             "it is a share of GPU memory, above 0 and at most 1",
-            nearest=(f"{keys.ROLLOUT_UTIL}=0.5",),
-            keys=(keys.ROLLOUT_UTIL,),
+            nearest=(f"{keys.MEMORY_UTILIZATION}=0.5",),
+            keys=(keys.MEMORY_UTILIZATION,),
             source="vLLM vllm/config/cache.py",
         )
     elif share > RISKY_UTILIZATION and not flag(config, keys.ACTOR_PARAM_OFFLOAD):
         yield warn(
             "UTILIZATION_HIGH",
-            f"{keys.ROLLOUT_UTIL} is {share:g} without offloading the actor",
+            f"{keys.MEMORY_UTILIZATION} is {share:g} without offloading the actor",
             f"above {RISKY_UTILIZATION:g} the engine's wake-up is prone to run out of memory beside the actor",
-            nearest=(f"{keys.ROLLOUT_UTIL}={RISKY_UTILIZATION:g}",),
-            keys=(keys.ROLLOUT_UTIL,),
+            nearest=(f"{keys.MEMORY_UTILIZATION}={RISKY_UTILIZATION:g}",),
+            keys=(keys.MEMORY_UTILIZATION,),
             source="S1 section 2.1; verl docs/perf/perf_tuning.rst",
         )
 
 
 def _clamp(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
-    budget, hidden = whole(config, keys.ROLLOUT_MAX_TOKENS), facts.model.hidden_size
+    budget, hidden = whole(config, keys.MAX_BATCHED_TOKENS), facts.model.hidden_size
     if budget is None or facts.gpu_gib is None or not hidden:
         return
     clamp = token_clamp(facts.gpu_gib, hidden)
     if budget > clamp:
         yield warn(
             "BUDGET_ABOVE_CLAMP",
-            f"{keys.ROLLOUT_MAX_TOKENS} {budget} is above {clamp} for {facts.gpu_gib:g} GiB and hidden size {hidden}",
+            f"{keys.MAX_BATCHED_TOKENS} {budget} is above {clamp} for {facts.gpu_gib:g} GiB and hidden size {hidden}",
             "a larger profile run shrinks the cache, or runs out of memory",
-            nearest=(f"{keys.ROLLOUT_MAX_TOKENS}={clamp}",),
-            keys=(keys.ROLLOUT_MAX_TOKENS,),
+            nearest=(f"{keys.MAX_BATCHED_TOKENS}={clamp}",),
+            keys=(keys.MAX_BATCHED_TOKENS,),
             source="S0 section 2.3",
             computed={"budget": budget, "clamp": clamp},
+        )
+    elif (worth := candidates(clamp, whole(config, keys.MAX_SEQS) or 1)) and budget not in worth:
+        yield info(
+            "ADVISE_TOKEN_BUDGET",
+            f"{keys.MAX_BATCHED_TOKENS} {budget} is none of the budgets that are usually worth a trial",
+            f"S0's formula allows up to {clamp} here, but it is a bound and no answer: throughput decides, and the "
+            "smaller budget wins a tie",
+            nearest=tuple(f"{keys.MAX_BATCHED_TOKENS}={size}" for size in worth),
+            keys=(keys.MAX_BATCHED_TOKENS, keys.MAX_SEQS),
+            source="METHOD section 4",
+            computed={"budget": budget, "clamp": clamp, "candidates": list(worth)},
         )

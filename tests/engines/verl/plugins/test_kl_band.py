@@ -52,6 +52,26 @@ def test_a_start_outside_the_bounds_only_moves_towards_them(start: float, kl: fl
     assert next_coefficient(start, kl, DEFAULTS) == pytest.approx(end)
 
 
+@pytest.mark.parametrize(
+    ("start", "kl", "held"),
+    [
+        (0.009, 1.0, True),
+        (0.01, 1.0, True),
+        (0.008, 1.0, False),
+        (0.01, 0.1, False),
+        (0.01, 0.0, False),
+        (0.0006, 0.0, True),
+        (0.0005, 0.1, False),
+        (0.0007, 0.0, False),
+    ],
+)
+def test_a_controller_says_that_its_bound_holds_it(start: float, kl: float, held: bool) -> None:
+    band = KlBand(start, KlBandSettings.of({"band_interval": 1}))
+    assert band.at_bound is False
+    band.update(kl, 64)
+    assert band.at_bound is held
+
+
 def test_a_kl_that_is_not_a_number_counts_for_nothing() -> None:
     assert after([math.nan, 0.3, math.inf]) == pytest.approx(0.0012)
     assert after([math.nan, math.nan]) == 0.001

@@ -1,17 +1,18 @@
-"""Clipping threshold, stop rules, ids and order: the pure parts of the plug-ins."""
+"""Clipping threshold, ids, order and settings: the pure parts of the plug-ins."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
+from sweep.core.clip_schedule import max_norm
 from sweep.engines.mailbox import plain_numbers
-from sweep.engines.verl.plugins.adaptive_clip import max_norm
-from sweep.engines.verl.plugins.guards import HEADLINES, non_finite, stop_reason
 from sweep.engines.verl.plugins.ordering import RunningIds, in_data_order, sort_key
 from sweep.engines.verl.plugins.plugin_settings import PluginSettings
 from sweep.engines.verl.plugins.preemptions import total
+from sweep.health.limits import Limits
 
 
 def test_the_clipping_threshold_decays_as_the_article_says_and_stops_at_the_floor() -> None:
@@ -20,25 +21,6 @@ def test_the_clipping_threshold_decays_as_the_article_says_and_stops_at_the_floo
     assert max_norm(1.0, 2301) == 0.999**2301 > 0.1
     assert max_norm(1.0, 2302) == 0.1
     assert max_norm(1.0, 5000, floor=0.0) == pytest.approx(0.0067, abs=1e-4)
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("metric", HEADLINES)
-def test_a_headline_that_is_not_a_number_stops_the_trial(metric: str, value: float) -> None:
-    healthy = dict.fromkeys(HEADLINES, 0.5)
-    assert non_finite([healthy, healthy]) == ""
-    assert non_finite([healthy, healthy | {metric: value}]) == f"non-finite {metric} at step 2"
-
-
-def test_other_metrics_may_be_whatever_they_are() -> None:
-    assert non_finite([{"perf/mfu/actor": math.nan, "critic/score/mean": 0.0}]) == ""
-    assert non_finite([]) == ""
-
-
-def test_the_first_rule_with_a_reason_decides() -> None:
-    rules = [lambda rows: "", lambda rows: f"second after {len(rows)}", lambda rows: "third"]
-    assert stop_reason([{}, {}], rules) == "second after 2"
-    assert stop_reason([{}], [lambda rows: ""]) == ""
 
 
 def test_ids_count_up_sort_as_text_and_start_anew() -> None:
@@ -78,6 +60,16 @@ def test_a_plug_in_setting_that_nobody_reads_is_refused() -> None:
     assert PluginSettings.of({"sweep": {"schedule_steps": 7, "clip_decay": None}}).schedule_steps == 7
     with pytest.raises(ValueError, match=r"no plug-in reads sweep\.schedule_step;"):
         PluginSettings.of({"sweep": {"schedule_step": 7}})
+
+
+def test_limits_and_guards_are_set_by_name_and_unknown_ones_are_refused() -> None:
+    limits = PluginSettings.of({"sweep": {"limits": {"kl_explosion": 0.5, "grad_band": [0.1, 2.0]}}}).limits
+    assert limits == replace(Limits(), kl_explosion=0.5, grad_band=(0.1, 2.0))
+    with pytest.raises(ValueError, match=r"no limit is called sweep\.limits\.kl_explosions"):
+        PluginSettings.of({"sweep": {"limits": {"kl_explosions": 0.5}}})
+    assert PluginSettings.of({"sweep": {"stop_on": ["NON_FINITE"]}}).stop_on == ("NON_FINITE",)
+    with pytest.raises(ValueError, match="no guard stops on NAN"):
+        PluginSettings.of({"sweep": {"stop_on": ["NAN"]}}).guard()
 
 
 def test_clipping_is_adaptive_only_if_a_decay_is_given() -> None:

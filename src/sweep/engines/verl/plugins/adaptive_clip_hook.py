@@ -1,4 +1,4 @@
-"""Clips by `adaptive_clip.max_norm` in every FSDP engine that was given a decay; others clip as verl does.
+"""Clips by `clip_schedule.max_norm` in every FSDP engine that was given a decay; others clip as verl does.
 
 The step is the one of the learning-rate schedule, which verl moves once a training step: it starts anew with each
 trial and comes back from a checkpoint, so there is no counter of our own to lose.
@@ -10,14 +10,15 @@ from typing import Any
 
 from verl.workers.engine.fsdp import transformer_impl
 
-from sweep.engines.verl.plugins.adaptive_clip import SETTING, max_norm
+from sweep.core.clip_schedule import max_norm
+from sweep.engines.verl.plugins.workers import CLIP_SETTING
 
 _own_step = transformer_impl.FSDPEngine.optimizer_step
 
 
 def optimizer_step(engine: Any) -> Any:
     """verl's optimizer step under the threshold of this training step."""
-    setting = getattr(engine, SETTING, None)
+    setting = getattr(engine, CLIP_SETTING, None)
     if setting is None:
         return _own_step(engine)
     config, start = engine.optimizer_config, engine.optimizer_config.clip_grad

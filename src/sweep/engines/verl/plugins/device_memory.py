@@ -1,5 +1,7 @@
 """`sweep/free_gib_min`: the least free memory on any device during the step, training and rollout together.
 
+`refuse_without` is the guard before a trial: nothing starts on a device that is nearly full.
+
 A thread in each training worker looks at the device that the rollout shares with it: what other processes hold counts
 as used, which is what an allocation will meet.
 """
@@ -51,6 +53,36 @@ def free_gib_min(worker: Any) -> float:
         _watches[device] = _FreeMemoryWatch(device)
         _watches[device].start()
     return _watches[device].take()
+
+
+class MemoryShort(ValueError):
+    """A device has less memory free than a trial must find; verl's processes are as sound as before."""
+
+
+def free_now_gib(worker: Any) -> float:
+    """Runs in a training worker: the free memory of its device, GiB; the host's where there is no device."""
+    import psutil
+    import torch
+
+    if torch.cuda.is_available():
+        return float(torch.cuda.mem_get_info(torch.cuda.current_device())[0]) / _GIB
+    return float(psutil.virtual_memory().available) / _GIB
+
+
+def refuse_without(trainer: Any, min_free_gib: float | None) -> None:
+    """Nothing, if every device of the trainer has so much memory free while the rollout sleeps. None asks nothing.
+
+    Raises:
+        MemoryShort: naming the ranks whose device has less.
+    """
+    if min_free_gib is None:
+        return
+    free = trainer.call_workers(free_now_gib)
+    short = [f"{gib:.1f} GiB on the device of rank {rank}" for rank, gib in enumerate(free) if gib < min_free_gib]
+    if short:
+        raise MemoryShort(
+            f"too little memory is free to start a trial, wanted {min_free_gib:g} GiB: {', '.join(short)}"
+        )
 
 
 def metrics(trainer: Any) -> dict[str, float]:

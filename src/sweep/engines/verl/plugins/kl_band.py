@@ -17,6 +17,8 @@ HIGH_KL_NATS = 0.18
 RAISE_FACTOR = 1.2
 LOWER_FACTOR = 0.8
 INTERVAL_STEPS = 100
+AT_BOUND = "sweep/kl_coef_at_bound"
+"""Metric: 1 once the controller has come to a bound and can do no more, else 0."""
 MIN_COEFFICIENT = 0.0005
 MAX_COEFFICIENT = 0.01
 
@@ -63,11 +65,15 @@ class KlBandSettings:
 
 
 class KlBand:
-    """A controller with verl's surface: `value` and `update(current_kl, n_steps)`, called once a training step."""
+    """A controller with verl's surface: `value` and `update(current_kl, n_steps)`, called once a training step.
+
+    `at_bound` says that the last reading asked for more than the bounds allow.
+    """
 
     def __init__(self, coefficient: float, settings: KlBandSettings) -> None:
         self.value = coefficient
         self.settings = settings
+        self.at_bound = False
         self._sum_nats = 0.0
         self._seen = 0
         self._steps = 0
@@ -81,7 +87,9 @@ class KlBand:
         if self._steps < self.settings.band_interval:
             return
         if self._seen:
-            self.value = next_coefficient(self.value, self._sum_nats / self._seen, self.settings)
+            mean_nats = self._sum_nats / self._seen
+            self.value = next_coefficient(self.value, mean_nats, self.settings)
+            self.at_bound = at_bound(self.value, mean_nats, self.settings)
         self._sum_nats, self._seen, self._steps = 0.0, 0, 0
 
     def state_dict(self) -> dict[str, float]:
@@ -105,3 +113,10 @@ def next_coefficient(coefficient: float, mean_kl_nats: float, settings: KlBandSe
     if mean_kl_nats < settings.band_low:
         return max(coefficient * settings.band_lower, min(settings.coef_min, coefficient))
     return coefficient
+
+
+def at_bound(coefficient: float, mean_kl_nats: float, settings: KlBandSettings) -> bool:
+    """Whether the KL is outside the band and the coefficient after its move is at the bound on that side."""
+    if mean_kl_nats > settings.band_high:
+        return coefficient >= settings.coef_max
+    return mean_kl_nats < settings.band_low and coefficient <= settings.coef_min

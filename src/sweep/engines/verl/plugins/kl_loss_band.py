@@ -14,7 +14,8 @@ from typing import Any
 
 from omegaconf import open_dict
 
-from sweep.engines.verl.plugins.kl_band import KlBand, KlBandSettings
+from sweep.engines.verl.plugins import kl_state
+from sweep.engines.verl.plugins.kl_band import AT_BOUND, KlBand, KlBandSettings
 from sweep.engines.verl.plugins.kl_band_hook import BAND
 
 KL_METRIC = "actor/kl_loss"
@@ -35,6 +36,15 @@ class KlLossBand:
         if asked and not config.algorithm.use_kl_in_reward:
             coefficient = float(config.actor_rollout_ref.actor.kl_loss_coef)
             self._band = KlBand(coefficient, KlBandSettings.of(config.algorithm.kl_ctrl))
+            saved = kl_state.stored(self._trainer, kl_state.IN_LOSS)
+            if saved is not None:
+                self._band.load_state_dict(saved)
+                self._send(self._band.value)
+
+    @property
+    def controller(self) -> KlBand | None:
+        """The trial's controller, if it has one."""
+        return self._band
 
     def follow(self, metrics: Mapping[str, Any]) -> dict[str, float]:
         """Takes the step's KL to the controller and its coefficient to the workers; the change, as a metric."""
@@ -44,7 +54,7 @@ class KlLossBand:
         self._band.update(float(metrics[KL_METRIC]), 1)
         if self._band.value != before:
             self._send(self._band.value)
-        return {"sweep/kl_coef_change": self._band.value - before}
+        return {"sweep/kl_coef_change": self._band.value - before, AT_BOUND: float(self._band.at_bound)}
 
     def _send(self, coefficient: float) -> None:
         from verl.utils.config import omega_conf_to_dataclass

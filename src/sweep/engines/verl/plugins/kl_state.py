@@ -1,28 +1,56 @@
-"""The KL controller in checkpoints: verl saves everything else of a run, but starts its coefficient anew."""
+"""The KL controllers in checkpoints: verl saves everything else of a run, but starts its coefficient anew.
+
+A controller that never moves is not saved: a run may be resumed with another fixed coefficient.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 FILE = "sweep_kl_controller.json"
+IN_REWARD, IN_LOSS = "in_reward", "in_loss"
+
+
+def save(trainer: Any) -> None:
+    """Beside verl's checkpoint of this step lies the state of each controller that moves."""
+    found = {IN_REWARD: getattr(trainer, "kl_ctrl_in_reward", None), IN_LOSS: trainer.kl_loss_band.controller}
+    states = {name: _state(controller) for name, controller in found.items()}
+    _file(trainer).write_text(json.dumps({name: state for name, state in states.items() if state is not None}))
+
+
+def load(trainer: Any) -> None:
+    """The controller in the reward is as it was saved, if the run resumed from a checkpoint that has it."""
+    state, controller = stored(trainer, IN_REWARD), getattr(trainer, "kl_ctrl_in_reward", None)
+    if state is None or controller is None:
+        return
+    if hasattr(controller, "load_state_dict"):
+        controller.load_state_dict(state)
+    elif _moves(controller):
+        controller.value = state["value"]
+
+
+def stored(trainer: Any, name: str) -> Mapping[str, float] | None:
+    """The state of a controller in the checkpoint that the run resumed from; None if there is none."""
+    if not trainer.global_steps or not _file(trainer).exists():
+        return None
+    state: Mapping[str, float] | None = json.loads(_file(trainer).read_text()).get(name)
+    return state
+
+
+def _state(controller: Any) -> Mapping[str, float] | None:
+    if hasattr(controller, "state_dict"):
+        state: Mapping[str, float] = controller.state_dict()
+        return state
+    return {"value": float(controller.value)} if _moves(controller) else None
+
+
+def _moves(controller: Any) -> bool:
+    """Whether this is verl's adaptive controller. Source: verl trainer/ppo/core_algos.py."""
+    return hasattr(controller, "horizon")
 
 
 def _file(trainer: Any) -> Path:
     return Path(trainer.config.trainer.default_local_dir, f"global_step_{trainer.global_steps}", FILE)
-
-
-def save(trainer: Any) -> None:
-    """Beside verl's checkpoint of this step lies the controller's state, if it has one."""
-    controller = getattr(trainer, "kl_ctrl_in_reward", None)
-    if controller is not None and hasattr(controller, "state_dict"):
-        _file(trainer).write_text(json.dumps(controller.state_dict()))
-
-
-def load(trainer: Any) -> None:
-    """The controller is as it was saved, if the run resumed from a checkpoint that has it."""
-    controller = getattr(trainer, "kl_ctrl_in_reward", None)
-    file = _file(trainer)
-    if trainer.global_steps and controller is not None and hasattr(controller, "load_state_dict") and file.exists():
-        controller.load_state_dict(json.loads(file.read_text()))

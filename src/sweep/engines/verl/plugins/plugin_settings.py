@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from sweep.engines.verl.plugins.adaptive_clip import FLOOR
+from sweep.core.clip_schedule import FLOOR
+from sweep.engines.verl.plugins.checkpoint_policy import BEST_GAIN
+from sweep.health.limits import DEFAULT, Limits
+from sweep.health.stopping import STOP_ON, Guard
 
 POLL_SECONDS = 0.05
 """Short against a step of the smallest model (0.5 s); verl's own 2.0 s is longer than many whole steps."""
@@ -24,22 +28,50 @@ class PluginSettings:
     warmup_steps: int = WARMUP_STEPS
     clip_decay: float | None = None
     clip_floor: float = FLOOR
+    stop_on: tuple[str, ...] = STOP_ON
+    limits: Limits = DEFAULT
+    min_free_gib: float | None = None
+    keep_last: int | None = None
+    best_gain: float = BEST_GAIN
 
     @classmethod
     def of(cls, config: Any) -> PluginSettings:
         """The settings of a whole verl configuration.
 
         Raises:
-            ValueError: for a name that no plug-in reads.
+            ValueError: for a name that no plug-in reads, a limit or a finding that does not exist.
         """
         section = config.get("sweep") or {}
         known = {f.name for f in fields(cls)}
         unknown = sorted(set(section) - known)
         if unknown:
             raise ValueError(f"no plug-in reads sweep.{unknown[0]}; there are {', '.join(sorted(known))}")
-        return cls(**{name: value for name, value in section.items() if value is not None})
+        given = {name: value for name, value in section.items() if value is not None}
+        if "stop_on" in given:
+            given["stop_on"] = tuple(given["stop_on"])
+        if "limits" in given:
+            given["limits"] = _limits(given["limits"])
+        return cls(**given)
 
     @property
     def clip(self) -> tuple[float, float] | None:
         """(decay, floor) of adaptive clipping, None if it is off."""
         return None if self.clip_decay is None else (self.clip_decay, self.clip_floor)
+
+    def guard(self) -> Guard:
+        """A guard for a trial that is about to begin.
+
+        Raises:
+            ValueError: for a finding that no guard knows.
+        """
+        return Guard(self.stop_on, self.limits)
+
+
+def _limits(changes: Mapping[str, Any]) -> Limits:
+    """The method's limits with these in their place."""
+    known = {f.name for f in fields(Limits)}
+    unknown = sorted(set(changes) - known)
+    if unknown:
+        raise ValueError(f"no limit is called sweep.limits.{unknown[0]}; see sweep.health.limits")
+    values: dict[str, Any] = {k: tuple(v) if isinstance(getattr(DEFAULT, k), tuple) else v for k, v in changes.items()}
+    return replace(DEFAULT, **values)

@@ -10,8 +10,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from sweep.core.clip_schedule import max_norm
 from sweep.engines.verl.plugins import device_memory, preemptions
-from sweep.engines.verl.plugins.adaptive_clip import max_norm
+from sweep.engines.verl.plugins.kl_band import AT_BOUND
 from sweep.engines.verl.warm_table import CPU_ROLLOUT
 
 
@@ -66,7 +67,9 @@ class StepMeter:
         used = metrics.get("actor/reward_kl_penalty_coeff")
         if used is None:
             return {}
-        return {"sweep/kl_coef_change": float(self._trainer.kl_ctrl_in_reward.value) - float(used)}
+        controller = self._trainer.kl_ctrl_in_reward
+        found = {"sweep/kl_coef_change": float(controller.value) - float(used)}
+        return found | ({AT_BOUND: float(controller.at_bound)} if hasattr(controller, "at_bound") else {})
 
     def _clip_metrics(self) -> dict[str, float]:
         setting = self._trainer.settings.clip

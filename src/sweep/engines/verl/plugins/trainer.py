@@ -21,6 +21,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from sweep.engines.mailbox import NoMailbox, open_mailbox
 from sweep.engines.verl.plugins import (
+    checkpoints,
     data_sets,
     kl_state,
     local_rewards,
@@ -101,6 +102,8 @@ class SweepTrainer(PPOTrainerSync):  # type: ignore[misc]
     def train(self, trial: RunningTrial) -> None:
         """Trains from step 1 to the trial's end, on whatever state the trainer is in."""
         self.trial = trial
+        trial.guard_by(self.settings.guard())
+        self.checkpoints = checkpoints.Checkpoints.of(self)
         self.start_processes()
         super().fit(self.agent_loop_manager)
 
@@ -179,13 +182,18 @@ class SweepTrainer(PPOTrainerSync):  # type: ignore[misc]
     def _compute_metrics(self, batch: Any, metrics: Any, timing_raw: Any, global_steps: int, epoch: int) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
         metrics.update(self.meter.metrics(batch, metrics) | self.kl_loss_band.follow(metrics))
+        metrics.update(self.checkpoints.judged(metrics))
         if self.trial.observe(global_steps, metrics):
             self.total_training_steps = global_steps  # ends verl's loop after this step
 
     def _save_checkpoint(self) -> None:
-        super()._save_checkpoint()
+        self.checkpoints.begins(self.global_steps)
+        with checkpoints.verls_own_deletion_off(self.config):
+            super()._save_checkpoint()
         kl_state.save(self)
+        self.checkpoints.saved(self.global_steps)
 
     def _load_checkpoint(self) -> None:
-        super()._load_checkpoint()
+        with checkpoints.only_complete_ones(self.config):
+            super()._load_checkpoint()
         kl_state.load(self)

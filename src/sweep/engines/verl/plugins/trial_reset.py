@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from sweep.engines.verl.plugins import fixed_batch, reset, trial_config
+from sweep.engines.verl.plugins import device_memory, fixed_batch, reset, trial_config
 from sweep.engines.verl.plugins.guard import Expected, ResetIncomplete, complaints
 from sweep.engines.verl.plugins.workers import ACTOR, CRITIC, REFERENCE
 from sweep.engines.verl.warm_table import Place, keys_at
@@ -59,6 +59,7 @@ class TrialReset:
             "queue": self.empty_queue,
             "configuration": partial(self.configure, wanted),
             "rollout asleep": self.trainer.checkpoint_manager.sleep_replicas,
+            "memory": self.require_memory,
             "data": self.trainer._init_dataloader,
             "actor weights": partial(self.trainer.call_workers, reset.restore_weights, ACTOR),
             "critic weights": self.restore_critic,
@@ -95,6 +96,10 @@ class TrialReset:
         trial_config.write(trainer.config, wanted)
         trainer.read_plugin_settings()
         validate_config(trainer.config, trainer.use_reference_policy, trainer.use_critic)
+
+    def require_memory(self) -> None:
+        """Nothing, if the trial's devices have the memory free that its settings ask for."""
+        device_memory.refuse_without(self.trainer, self.trainer.settings.min_free_gib)
 
     def restore_critic(self) -> None:
         """The critic's weights are the start's, if there is a critic."""

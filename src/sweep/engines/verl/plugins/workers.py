@@ -8,9 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.engines.verl.plugins.adaptive_clip import SETTING as CLIP_SETTING
 from sweep.engines.verl.plugins.process_seeds import seed_process
 from sweep.engines.verl.plugins.value_head import redraw
+
+CLIP_SETTING = "sweep_clip"
+"""Attribute of a training engine: (decay, floor), or None to clip as verl does."""
 
 ACTOR, CRITIC, REFERENCE = "actor", "critic", "reference"
 

@@ -1,4 +1,4 @@
-"""`max_norm`: a clipping threshold that falls with the training step, down to a floor. Pure; verl's hook is apart.
+"""`max_norm`: a clipping threshold that falls with the training step, down to a floor. Pure.
 
 Source: S0 section 4.1 (max_norm times 0.999^step). Ours: the floor, without which the threshold is 0.007 of its
 start at step 5000 and the policy stands still.
@@ -8,9 +8,6 @@ from __future__ import annotations
 
 DECAY_PER_STEP = 0.999
 FLOOR = 0.1
-
-SETTING = "sweep_clip"
-"""Attribute of a training engine: (decay, floor), or None to clip as verl does."""
 
 
 def max_norm(start: float, step: int, decay: float = DECAY_PER_STEP, floor: float = FLOOR) -> float:
