@@ -19,6 +19,14 @@ from sweep.core.winner import Score, Winner
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """A GPU's memory in use and free, GiB, whoever uses it."""
+
+    used_gib: float
+    free_gib: float
+
+
+@dataclass(frozen=True, slots=True)
 class RuntimeReady:
     """The runtime has loaded its models and waits for trials; its own warm-up is over."""
 

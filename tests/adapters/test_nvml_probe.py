@@ -9,6 +9,7 @@ import pytest
 
 from sweep.adapters import nvml_probe
 from sweep.adapters.nvml_probe import Device, Reading, leased_memory, read
+from sweep.ports import DeviceMemory
 
 GIB = 2**30
 
@@ -115,7 +116,7 @@ def test_the_memory_is_that_of_the_leased_devices(
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert leased_memory() == {uuid: 3.0 for uuid in uuids}
+    assert leased_memory() == {uuid: DeviceMemory(3.0, 77.0) for uuid in uuids}
 
 
 def test_a_missing_package_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -368,7 +368,6 @@ def test_rays_list_of_potential_causes_is_no_cause() -> None:
 @pytest.mark.parametrize(
     "warning",
     [
-        "WARNING 03-19 11:07:19 [cuda.py:22] Failed with ImportError('libx.so: cannot open shared object file')",
         "(raylet) /tmp/ray/session_1 is over 95% full, available space: 11 GB; capacity: 460 GB.",
         "Warning: The following resource request cannot be scheduled right now: {'CPU': 1.0}",
     ],
@@ -377,8 +376,88 @@ def test_a_warning_is_the_cause_only_if_nothing_better_follows(warning: str) -> 
     assert diagnose_log(f"{warning}\nKeyError: 'x'").code == "UNCATALOGUED_ERROR"
     assert diagnose_log(f"{warning}\nCUDA out of memory.").code == "CUDA_OOM"
     alone = diagnose_log(f"{warning}\n{RAY_DEATH}")
-    assert alone.code in ("LIBRARY_MISSING", "DISK_FULL", "RESOURCES_PENDING")
+    assert alone.code in ("DISK_FULL", "RESOURCES_PENDING")
     assert alone.confidence is Confidence.LOW
+
+
+ULIMIT = (
+    "Found ulimit of 1024 and failed to automatically increase with error current limit exceeds maximum limit. This "
+    "can cause fd limit errors like `OSError: [Errno 24] Too many open files`. Consider increasing with ulimit -n"
+)
+LIBRARY = "Failed with ImportError('libx.so: cannot open shared object file')"
+
+
+@pytest.mark.parametrize(
+    "warning",
+    [
+        f"WARNING 03-19 11:07:19 [cuda.py:22] {LIBRARY}",
+        f"(APIServer pid=7) WARNING 11-30 09:00:00 [utils.py:3] {LIBRARY}",
+        f"WARNING:vllm:{LIBRARY}",
+        f"2026-11-30 09:00:00,123 WARNING services.py:3 -- {LIBRARY}",
+        f"2026-11-30 09:00:00.123 | WARNING  | m:f:12 - {LIBRARY}",
+        f"[2026-11-30 09:00:00,123 W 31 31] core_worker.cc:12: {LIBRARY}",
+        f"(raylet) [2026-11-30 09:00:00,123 W 31 31] (raylet) x.cc:12: {LIBRARY}",
+        f"[W1130 09:00:00.123456789 ProcessGroupNCCL.cpp:47] {LIBRARY}",
+        f"[rank0]:[W1130 09:00:00.123456789 ProcessGroupNCCL.cpp:47] {LIBRARY}",
+        f"W0000 00:00:1764490000.123 77 cuda_dnn.cc:5] {LIBRARY}",
+        f"/v/torch/cuda/__init__.py:51: FutureWarning: {LIBRARY}",
+        f"UserWarning: {LIBRARY}",
+        f"wandb: WARNING {LIBRARY}",
+        f"INFO 03-19 11:07:19 [cuda.py:22] {LIBRARY}",
+    ],
+)
+def test_what_is_only_warned_of_is_the_cause_of_nothing_that_shows(warning: str) -> None:
+    for text, code in (
+        ("KeyError: 'x'", "UNCATALOGUED_ERROR"),
+        ("CUDA out of memory.", "CUDA_OOM"),
+        (RAY_DEATH, "UNKNOWN_WORKER_DEATH"),
+        ("Watchdog caught collective operation timeout: WorkNCCL", "NCCL_TIMEOUT"),
+        ("step:5 - a:1", "ENDED_WITHOUT_ERROR"),
+        ("Training Progress: 100%|#| 5/5", "NO_FAILURE_FOUND"),
+    ):
+        for log in (f"{warning}\n{text}", f"{text}\n{warning}"):
+            found = diagnose_log(log)
+            assert found.code == code, log
+    assert diagnose_log(warning, Evidence(exit_code=137)).code == "KILLED_BY_SIGNAL"
+    assert diagnose_log(warning, Evidence(silent_seconds=3600.0)).code in ("SILENT_HANG", "SILENT_START")
+
+
+def test_a_warning_that_is_all_there_is_is_named_with_little_confidence_and_ends_no_campaign() -> None:
+    found = diagnose_log(f"WARNING 03-19 11:07:19 [cuda.py:22] {LIBRARY}")
+    assert (found.code, found.confidence, found.abort_campaign) == ("LIBRARY_MISSING", Confidence.LOW, False)
+    assert diagnose_log(LIBRARY).abort_campaign is True
+
+
+@pytest.mark.parametrize(
+    "warning",
+    [
+        ULIMIT,
+        f"(APIServer pid=4711) WARNING 11-30 09:00:00 [launcher.py:51] {ULIMIT}",
+        "Not enough pinned memory may lead to CUDA out of memory.",
+        "Set expandable_segments to avoid CUDA out of memory.",
+        "A larger value might result in: RuntimeError: CUDA out of memory",
+        "If you see CUDA out of memory, lower it.",
+    ],
+)
+def test_an_error_that_is_only_spoken_of_has_not_happened(warning: str) -> None:
+    assert diagnose_log(warning).code == "ENDED_WITHOUT_ERROR"
+    assert diagnose_log(f"{warning}\n{RAY_DEATH}").code == "UNKNOWN_WORKER_DEATH"
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("OSError: [Errno 24] Too many open files", "LIMIT_REACHED"),
+        (f"{ULIMIT}\nOSError: [Errno 24] Too many open files", "LIMIT_REACHED"),
+        ("CUDA out of memory. Setting expandable_segments may help to avoid it.", "CUDA_OOM"),
+        (
+            "ERROR: Unexpected bus error. This might be caused by insufficient shared memory (shm).",
+            "SHARED_MEMORY_SHORT",
+        ),
+    ],
+)
+def test_an_error_that_happened_is_one_whatever_else_is_said(line: str, code: str) -> None:
+    assert diagnose_log(line).code == code
 
 
 def test_an_exception_that_training_survived_before_is_not_the_cause_when_it_comes_again() -> None:

@@ -9,6 +9,8 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from sweep.ports import DeviceMemory
+
 GIB = float(2**30)
 
 
@@ -52,17 +54,17 @@ def read() -> Reading:
         pynvml.nvmlShutdown()
 
 
-def leased_memory() -> dict[str, float]:
-    """UUID to GiB in use, of the GPUs that `CUDA_VISIBLE_DEVICES` leaves this process; of all if it is not set.
+def leased_memory() -> dict[str, DeviceMemory]:
+    """UUID to memory, of the GPUs that `CUDA_VISIBLE_DEVICES` leaves this process; of all if it is not set.
 
     Run it as a Ray task with GPUs: Ray sets the variable to what it leased to the task.
     """
     reading = read()
     names = os.environ.get("CUDA_VISIBLE_DEVICES")
     if names is None:
-        return {d.uuid: d.used_gib for d in reading.devices}
+        return {d.uuid: DeviceMemory(d.used_gib, d.free_gib) for d in reading.devices}
     found = [reading.find(name.strip()) for name in names.split(",") if name.strip()]
-    return {d.uuid: d.used_gib for d in found if d is not None}
+    return {d.uuid: DeviceMemory(d.used_gib, d.free_gib) for d in found if d is not None}
 
 
 def _read_all(nvml: Any) -> Reading:

@@ -122,7 +122,7 @@ def _diagnosis(scan: Scan, choice: Choice, evidence: Evidence) -> Diagnosis:
         computed=computed | ({"saving_step": scan.saving_step} if scan.saving_step is not None else {}),
         moves=remedy.moves if refined.moves is None else refined.moves,
         avoid=failure.avoid,
-        abort_campaign=failure.abort,
+        abort_campaign=failure.abort and not choice.doubtful,
         resume_from=_resume_from(scan, evidence) if retry is Retry.RESUME else None,
         also_seen=tuple(dict.fromkeys(hit.failure.code for hit in scan.hits if hit.failure.code != failure.code)),
         source=failure.source,

@@ -1,4 +1,4 @@
-"""One line of a console log without its wrapping: `strip_prefixes`, `raised_type`, `frame_name`.
+"""One line of a console log without its wrapping: `strip_prefixes`, `supposed`, `raised_type`, `frame_name`.
 
 Ray, vLLM, torch and terminals each put something in front of a line; a cause is recognised behind all of them.
 """
@@ -14,16 +14,32 @@ RAY_PREFIX = re.compile(r"\((?P<name>[^()\s]+)(?: rank=\d+)? pid=(?P<pid>\d+)(?:
 """What Ray and vLLM put in front of another process's line, once or several times."""
 
 LOG_PREFIX = re.compile(
-    r"(?:\[rank\d+\]:\[\w[^\]]*\]\s?"
+    r"(?:\((?:raylet|gcs_server|autoscaler)[^()]*\)\s?"
+    r"|\[rank\d+\]:\[\w[^\]]*\]\s?"
     r"|\[?rank ?\d+\]?:\s?"
     r"|(?:ERROR|WARNING|WARN|INFO|DEBUG|CRITICAL|FATAL)"
     r"(?::\S+:|\s+\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?\s*(?:\[[^\]]*\]\s?|\S+:\d+\]\s?)?)\s?"
-    r"|\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?\]?(?:\s*-?\s*(?:ERROR|WARNING|INFO|DEBUG))?[:\s-]*"
+    r"|\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?: [A-Z] \d+ \d+)?\]?"
+    r"(?:\s*[-|]?\s*(?:ERROR|WARNING|INFO|DEBUG)\b)?[:\s|-]*"
+    r"|\[?[A-Z]\d{3,4} \d\d:\d\d:\d\d[^\]]*\]\s?"
     r"|[\w.-]+\s+\|\s)"
 )
 """What torch, logging and container tools put in front of a line."""
 
-MILD = re.compile(r"\b(?:WARNING|WARN|INFO|DEBUG)\b")
+MILD = re.compile(r"\b(?:WARNING|WARN|INFO|DEBUG)\b|^\[?(?:rank\d+\]:\[)?[WI]\d{3,4} |\d [WID] \d+ \d+\]")
+"""How a prefix calls its line a warning or less: by a word, or as glog and Ray do by a letter."""
+
+WARNS = re.compile(r"(?:\S+:\d+: )?(?:\w*Warning|WARNING|DEBUG)\b|[\w.-]+: (?:WARNING|WARN|INFO|DEBUG)\b")
+"""How a line without such a prefix says it: Python's `file.py:12: UserWarning`, `wandb: WARNING`."""
+
+SUPPOSED = re.compile(
+    r"(?i)\b(?:can|may|might|could|would|will)(?:\s+\w+)?\s+(?:cause|lead|result|fail|run|hit|raise|trigger|see|get)\b"
+    r"|\berrors? (?:like|such as)\b|\b(?:to|can) (?:avoid|prevent)\b|\bin case\b"
+    r"|\bif you (?:see|get|hit|run|meet|encounter)\b"
+)
+"""Words after which a line speaks of an error that has not happened."""
+
+SENTENCE_END = re.compile(r"[.;!?]\s")
 
 REPEATED = re.compile(r"\s*\[repeated \d+x across cluster\].*$")
 
@@ -62,7 +78,13 @@ def strip_prefixes(raw: str) -> Line:
         text = text[found.end() :]
     if "[repeated" in text:
         text = REPEATED.sub("", text)
-    return Line(text, process, mild or text.startswith(("WARNING", "UserWarning", "DEBUG")))
+    return Line(text, process, mild or WARNS.match(text) is not None)
+
+
+def supposed(text: str, place: int) -> bool:
+    """Whether what stands at a place of the line is only spoken of: it has not happened, and perhaps never will."""
+    ends = [end.end() for end in SENTENCE_END.finditer(text, 0, place)]
+    return SUPPOSED.search(text, ends[-1] if ends else 0, place) is not None
 
 
 def raised_type(text: str) -> str | None:

@@ -1,5 +1,7 @@
 """Which of a log's signs is the cause: `choose`.
 
+What a logger only warns of is the cause if the log shows nothing else at all; some entries of the catalogue are
+warnings by nature and explain a death without a cause.
 Specific beats generic, earlier beats later, and an error that training survived is not what it died of. After
 training has finished nothing is a failure any more.
 """
@@ -73,10 +75,15 @@ def choose(scan: Scan, catalog: Catalog, evidence: Evidence) -> Choice:
         hits, raised = _alive(scan.hits, scan.steps_seen), _alive(scan.raised, scan.steps_seen)
     if finished:
         return _after_end(catalog, hits, raised)
+    warned = [hit for hit in hits if hit.mild]
+    hits = [hit for hit in hits if not hit.mild]
     alive = _best(_alive(hits, scan.steps_seen), _alive(raised, scan.steps_seen), scan, catalog)
     if alive is not None:
         return alive
     silent = _silent(scan, catalog, evidence)
+    if warned and not scan.last_step and silent.failure.code == "ENDED_WITHOUT_ERROR":
+        first = min(warned, key=lambda hit: hit.line_number)
+        return Choice(first.failure, first.line_number, first.text, first, doubtful=True)
     if silent.failure.code == "KILLED_BY_SIGNAL" or not hits:
         return silent
     old = _best(hits, raised, scan, catalog)
@@ -97,7 +104,7 @@ def _alive(events: Iterable[Event], steps_seen: int) -> list[Event]:
 
 
 def _after_end(catalog: Catalog, hits: list[Hit], raised: list[Raised]) -> Choice:
-    events: list[Hit | Raised] = [*hits, *raised]
+    events: list[Hit | Raised] = [*(h for h in hits if not h.mild and h.kind is not Kind.WARNING), *raised]
     first = min(events, key=lambda event: event.line_number, default=None)
     if first is None:
         return Choice(catalog.named("NO_FAILURE_FOUND"))

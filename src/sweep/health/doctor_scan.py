@@ -10,7 +10,7 @@ import re
 from collections import deque
 
 from sweep.health.doctor_catalog import Catalog, Kind
-from sweep.health.doctor_lines import Line, frame_name, raised_type, strip_prefixes
+from sweep.health.doctor_lines import Line, frame_name, raised_type, strip_prefixes, supposed
 from sweep.health.doctor_signs import Hit, Raised, Scan, as_number, named_numbers, read_details, survived
 
 LONGEST_LINE = 8192
@@ -173,7 +173,7 @@ class LogScanner:
         matched: set[int] = set()
         for place, sign in candidates:
             match = None if place in matched else sign.pattern.search(line.text)
-            if match is not None:
+            if match is not None and not supposed(line.text, match.start()):
                 self._hit(place, line, match)
                 matched.add(place)
         return bool(matched)
@@ -185,7 +185,7 @@ class LogScanner:
             return
         found = self._found
         failure, text = self._catalog.failures[place], line.text[:LONGEST_LINE]
-        mild = line.mild and failure.kind is not Kind.CONSEQUENCE
+        mild = line.mild and failure.kind not in (Kind.CONSEQUENCE, Kind.WARNING)
         hit = Hit(
             failure,
             found.lines,
@@ -194,7 +194,8 @@ class LogScanner:
             found.steps_seen,
             found.ended,
             last_line=found.lines,
-            kind=Kind.WARNING if mild else failure.kind,
+            kind=failure.kind,
+            mild=mild,
         )
         hit.computed.update(named_numbers(match))
         self._latest[place] = hit

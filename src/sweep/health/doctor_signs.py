@@ -10,7 +10,10 @@ from sweep.health.doctor_catalog import Failure, Kind
 
 @dataclass(slots=True)
 class Hit:
-    """A line in which a known failure shows; `steps_seen` counts the steps logged before it."""
+    """A line in which a known failure shows; `steps_seen` counts the steps logged before it.
+
+    `mild`: the line's own logger calls it a warning or less.
+    """
 
     failure: Failure
     line_number: int
@@ -20,6 +23,7 @@ class Hit:
     after_end: bool
     last_line: int
     kind: Kind
+    mild: bool = False
     computed: dict[str, object] = field(default_factory=dict)
     frames: list[tuple[int, str]] = field(default_factory=list)
 

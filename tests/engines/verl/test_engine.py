@@ -22,6 +22,7 @@ from sweep.engines.verl.engine import VerlEngine
 from sweep.engines.verl.environment import Machine, cpu_engine, gpu_engine
 from sweep.errors import ConfigError, EngineError
 from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
+from sweep.ports import DeviceMemory
 from tests.engines.fake_launcher import FakeLauncher
 from tests.fakes import FakeClock
 from tests.ray_cluster import eventually, free_resources
@@ -138,8 +139,9 @@ class FakeMemory:
     def __init__(self, *used_gib: float) -> None:
         self.left = list(used_gib)
 
-    def __call__(self) -> dict[str, float]:
-        return {"GPU-1": self.left.pop(0) if len(self.left) > 1 else self.left[0]}
+    def __call__(self) -> dict[str, DeviceMemory]:
+        used_gib = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        return {"GPU-1": DeviceMemory(used_gib, 80.0 - used_gib)}
 
 
 def closing(memory: FakeMemory, folder: Path) -> tuple[HostedRuntime, FakeClock]:
@@ -166,6 +168,27 @@ def test_memory_that_is_never_given_back_is_an_error_with_the_amount_and_the_log
     with pytest.raises(EngineError, match=r"1\.5 GiB on GPU-1.*runtime\.log"):
         runtime.close()
     assert clock() == 60.0
+
+
+@pytest.mark.parametrize(
+    ("used_gib", "settings", "starts"),
+    [
+        (75.0, {}, True),
+        (75.1, {}, False),
+        (75.1, {"+sweep.min_free_gib": 4.8}, True),
+        (60.0, {"+sweep.min_free_gib": 30.0}, False),
+    ],
+)
+def test_no_trial_starts_on_a_gpu_that_is_nearly_full(
+    tmp_path: Path, used_gib: float, settings: dict[str, object], starts: bool
+) -> None:
+    launcher = FakeLauncher(CPU=16, GPU=1)
+    engine = VerlEngine(launcher, GPU, memory_probe=FakeMemory(used_gib))
+    if starts:
+        engine.start(trial(**settings), tmp_path)
+        return
+    with pytest.raises(EngineError, match=r"too little memory is free.*GiB on GPU-1"):
+        engine.start(trial(**settings), tmp_path)
 
 
 def test_on_the_cpu_no_memory_is_asked_for(tmp_path: Path) -> None:

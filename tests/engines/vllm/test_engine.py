@@ -20,6 +20,7 @@ from sweep.engines.verl.settings import gpus_of
 from sweep.engines.vllm.engine import CHILD, RolloutEngine
 from sweep.errors import EngineError
 from sweep.fleet import Ended, Fleet
+from sweep.ports import DeviceMemory
 from tests.engines.fake_launcher import FakeHost, FakeLauncher
 from tests.engines.vllm.fake_vllm import OUT_OF_MEMORY
 from tests.engines.vllm.test_server import doctor
@@ -44,8 +45,9 @@ class FakeMemory:
     def __init__(self, *used_gib: float) -> None:
         self.left = list(used_gib)
 
-    def __call__(self) -> Mapping[str, float]:
-        return {"GPU-1": self.left.pop(0) if len(self.left) > 1 else self.left[0]}
+    def __call__(self) -> Mapping[str, DeviceMemory]:
+        used_gib = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        return {"GPU-1": DeviceMemory(used_gib, 141.0 - used_gib)}
 
 
 def engines(launcher: FakeLauncher, memory: FakeMemory | None = None) -> tuple[RolloutEngine, VerlEngine]:
@@ -102,6 +104,11 @@ def test_memory_is_looked_at_on_as_many_gpus_and_awaited_at_the_end(tmp_path: Pa
     assert launcher.gpus_called == [2]
     runtime.close()
     assert launcher.gpus_called == [2, 2, 2] and memory.left == [0.6]
+
+
+def test_a_gpu_that_is_nearly_full_takes_no_trial(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"too little memory is free.* 4\.9 GiB on GPU-1"):
+        engines(FakeLauncher(), FakeMemory(136.1))[0].start(trial(), tmp_path)
 
 
 def test_memory_that_stays_taken_is_an_error(tmp_path: Path) -> None:

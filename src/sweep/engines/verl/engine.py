@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sweep.core.overrides import Overrides
 from sweep.core.trial import Measure, Trial
-from sweep.engines.gpu_memory import GpuMemory, MemoryProbe
+from sweep.engines.gpu_memory import GpuMemory, MemoryProbe, least_free_gib
 from sweep.engines.hosted_runtime import HostedRuntime, free_name
 from sweep.engines.hosting import Host, Launcher
 from sweep.engines.verl import placement
@@ -83,7 +83,7 @@ class VerlEngine:
         self._require_place(trial)
         folder = folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        before = self._memory.in_use(gpus_of(trial))
+        before = self._memory.in_use(gpus_of(trial), least_free_gib(trial))
         overrides = self._complete(trial, folder, reuse)
         if checkpoint is not None:
             overrides = overrides.merged(resumed_from(checkpoint.path))

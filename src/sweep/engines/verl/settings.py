@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from sweep.core import verl_keys as keys
 from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.trial import Trial
+from sweep.engines.gpu_memory import MIN_FREE_GIB
 from sweep.engines.verl.warm_table import CPU_ROLLOUT
 
 TRAINER_MODE = "sweep"
@@ -100,6 +101,7 @@ def gpu_settings(flash_attention: bool, gpus_per_node: int = 1) -> Overrides:
             "actor_rollout_ref.rollout.name": "vllm",
             "actor_rollout_ref.rollout.disable_log_stats": False,  # preemptions are counted there
             "+actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls": RESEEDING_WORKER,
+            f"+{keys.MIN_FREE_GIB}": MIN_FREE_GIB,
             **({} if flash_attention else _SCALED_DOT_PRODUCT),
             **(_ONE_QUEUE if gpus_per_node <= FEW_GPUS else {}),
         }

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.core.trial import Measure, Trial
-from sweep.engines.gpu_memory import GpuMemory
+from sweep.engines.gpu_memory import GpuMemory, least_free_gib
 from sweep.engines.hosted_runtime import HostedRuntime, free_name
 from sweep.engines.hosting import Launcher
 from sweep.engines.vllm.console import evidence
@@ -77,7 +77,7 @@ class RolloutEngine:
         folder = folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
         gpus = int(spec["gpus"])
-        before = self._memory.in_use(gpus)
+        before = self._memory.in_use(gpus, least_free_gib(trial))
         name = f"rollout-{trial.id}-{uuid.uuid4().hex[:8]}"
         variables = {**self._variables, STARTED_VARIABLE: f"{time.time():.3f}"}
         runtime = HostedRuntime(
