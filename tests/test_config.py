@@ -220,3 +220,63 @@ def test_where_generated_files_lie_is_no_part_of_what_a_trial_is():
     base = to_plan(compose(["runs=/somewhere", "campaign=a"])).base
     assert base == to_plan(compose(["runs=/elsewhere", "campaign=b"])).base
     assert isinstance(base, Overrides)
+
+
+def test_guards_as_the_method_has_them_add_nothing_to_a_trials_settings():
+    assert not any("sweep." in key and keys.SCHEDULE_STEPS not in key for key, _ in to_plan(compose([])).base)
+
+
+def test_guards_and_checkpoints_that_were_chosen_reach_the_plug_ins():
+    plan = to_plan(
+        compose(
+            [
+                "guards.stop_on=[NON_FINITE]",
+                "guards.limits.kl_explosion=0.5",
+                "+guards.limits.kl_far=3",
+                "guards.min_free_gib=8",
+                "guards.clip_decay=0.999",
+                "checkpoints.keep_last=5",
+                "checkpoints.best_gain=0.01",
+                "checkpoints.save_steps=200",
+            ]
+        )
+    )
+    own = {k: v for k, v in plan.base.to_json().items() if k.startswith("+sweep.") and keys.SCHEDULE_STEPS not in k}
+    assert own == {
+        "+sweep.stop_on": ["NON_FINITE"],
+        "+sweep.limits.kl_explosion": 0.5,
+        "+sweep.limits.kl_far": 3.0,
+        "+sweep.min_free_gib": 8.0,
+        "+sweep.clip_decay": 0.999,
+        "+sweep.clip_floor": 0.1,
+        "+sweep.keep_last": 5,
+        "+sweep.best_gain": 0.01,
+    }
+    assert plan.save_steps == 200
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("guards.stop_on=[KL_HIGH]", "must be among NON_FINITE, "),
+        ("+guards.limits.kl_explosions=1", "guards.limits has no 'kl_explosions'"),
+        ("+guards.limits.kl_band=1", "guards.limits has no 'kl_band'"),
+        ("guards.min_free_gib=-1", "must be at least 0, got -1"),
+        ("checkpoints.keep_last=0", "must be at least 1, got 0"),
+        ("checkpoints.save_steps=0", "must be at least 1, got 0"),
+        ("guards.clip_decay=1.1", "above 0 and at most 1, got 1.1 and 0.1"),
+        ("guards.clip_decay=0", "above 0 and at most 1"),
+    ],
+)
+def test_guards_that_cannot_work_are_refused(asked: str, said: str):
+    with pytest.raises(ConfigError, match=said):
+        to_plan(compose([asked]))
+
+
+def test_every_guard_there_is_stands_in_the_configuration():
+    from sweep.health.limits import DEFAULT
+    from sweep.health.stopping import STOP_ON
+
+    guards = compose([]).guards
+    assert tuple(guards.stop_on) == STOP_ON
+    assert all(getattr(DEFAULT, name) == value for name, value in guards.limits.items())

@@ -18,6 +18,7 @@ from sweep.core.overrides import Overrides
 from sweep.core.plan import CampaignPlan, ModelFacts, Timeouts
 from sweep.core.stage import ConfirmRule, Stage
 from sweep.errors import ConfigError
+from sweep.guard_settings import CheckpointsConfig, GuardsConfig, settings_of
 from sweep.stage_files import parse_settings, stage_from
 from sweep.tasks import assets
 
@@ -113,6 +114,8 @@ class CampaignConfig:
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     confirm: ConfirmConfig = field(default_factory=ConfirmConfig)
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    guards: GuardsConfig = field(default_factory=GuardsConfig)
+    checkpoints: CheckpointsConfig = field(default_factory=CheckpointsConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
@@ -182,6 +185,7 @@ def to_plan(config: CampaignConfig) -> CampaignPlan:
         slots=config.cluster.slots,
         cluster_address=config.cluster.address,
         reuse=config.runtime.reuse,
+        save_steps=config.checkpoints.save_steps,
         timeouts=Timeouts(
             config.runtime.start_seconds,
             config.runtime.step_seconds,
@@ -260,6 +264,7 @@ def _base(config: CampaignConfig) -> Overrides:
             (keys.GPUS_PER_NODE, config.model.gpus),
             *assets.settings(sources(config)),
             *([(keys.ROLLOUT_NAME, config.model.rollout)] if config.model.rollout else []),
+            *settings_of(config.guards, config.checkpoints),
             *parse_settings(config.model.verl, "model.verl"),
             *parse_settings(config.task.verl, "task.verl"),
             *parse_settings(config.verl, "verl"),

@@ -237,7 +237,12 @@ def _best_script(trial: Trial, plan: CampaignPlan, paths: dict[str, str]) -> str
     from sweep.engines.verl.long_run import best_script
 
     return best_script(
-        trial, _engine_settings(plan), locate=lambda o: assets.located(o, paths), name=plan.name, python=sys.executable
+        trial,
+        _engine_settings(plan),
+        locate=lambda o: assets.located(o, paths),
+        name=plan.name,
+        python=sys.executable,
+        save_steps=plan.save_steps,
     )
 
 

@@ -45,6 +45,8 @@ class CampaignPlan:
 
     Finished trials of the campaign `earlier` are taken over where they are the same.
 
+    `save_steps`: steps between checkpoints of the long run that the campaign ends with.
+
     `base` holds the verl settings of model, task and user; the engine adds what makes verl run where it runs.
     """
 
@@ -59,6 +61,7 @@ class CampaignPlan:
     slots: int = 1
     cluster_address: str | None = None
     reuse: bool = True
+    save_steps: int = 1000
     timeouts: Timeouts = Timeouts()
     gpu_hours: float | None = None
     storage_url: str = ""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from sweep.core import verl_keys as keys
+from sweep.core.device_memory import MIN_FREE_GIB
 from sweep.core.trial import Trial
 from sweep.engines.hosting import Launcher
 from sweep.errors import EngineError
@@ -24,10 +25,6 @@ LINGERING_GIB = 1.0
 
 FREE_SECONDS = 60.0
 """How long a killed process may keep GPU memory; the driver frees it within seconds. Ours."""
-
-
-MIN_FREE_GIB = 5.0
-"""Free memory under which no trial starts on a GPU, unless its settings say otherwise. Source: S0 section 4.2."""
 
 
 def least_free_gib(trial: Trial) -> float:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sweep.core.device_memory import MIN_FREE_GIB
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -160,7 +162,7 @@ class Limits:
     """Smallest slope that matters: 1 GiB in 1000 steps. Ours."""
     creep_blocks: int = 6
     """Parts of the run in which the growth must be seen, not as one step. Ours."""
-    guard_free_gib: float = 5.0
+    guard_free_gib: float = MIN_FREE_GIB
     """Free memory under which a trial must not go on. Source: S0 section 4.2."""
     projection_steps: int = 100
     """A guard reached within so many steps calls for action now, unless the save interval is known. Ours."""

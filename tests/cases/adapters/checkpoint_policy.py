@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sweep.engines.verl.plugins.checkpoint_policy import BEST_GAIN, KEEP_LAST, Best, better, retention
+from sweep.core.checkpoint_policy import BEST_GAIN, KEEP_LAST, Best, better, retention
 
 from .doctor import log_text
 

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable
 
 from sweep.core import verl_keys as keys
+from sweep.core.checkpoint_policy import SAVE_STEPS
 from sweep.core.overrides import Overrides
 from sweep.core.trial import Trial
 from sweep.engines.verl.environment import cpu_engine, gpu_engine, inspect, offline_variables
@@ -25,12 +26,6 @@ from sweep.engines.verl.settings import (
 )
 from sweep.engines.verl.warm_table import CPU_ROLLOUT
 
-SAVE_STEPS = 1000
-"""Steps between checkpoints. Source: S0 section 4.3."""
-
-KEPT_CHECKPOINTS = 3
-"""Source: S0 section 4.3 (`keep_last_n`, which verl calls max_actor_ckpt_to_keep and max_critic_ckpt_to_keep)."""
-
 
 _HEAD = """#!/bin/sh
 # The long run with the winners of all stages: sh best.sh [further verl settings, say trainer.logger=[console,mlflow]]
@@ -44,6 +39,7 @@ def best_script(
     locate: Callable[[Overrides], Overrides] = lambda overrides: overrides,
     name: str = "best",
     python: str = "python3",
+    save_steps: int = SAVE_STEPS,
 ) -> str:
     """A POSIX shell script of one command, an argument a line, environment variables first; its own arguments are
     passed on to verl. `python` is the interpreter that has verl; the variable PYTHON names another.
@@ -52,7 +48,7 @@ def best_script(
     Without `settings` it is meant for this machine: for its GPUs if the trial names a rollout, else for its CPU.
     """
     settings = settings or _settings_here(trial)
-    overrides = locate(_long_run(trial, settings, name))
+    overrides = locate(_long_run(trial, settings, name, save_steps))
     variables = {**offline_variables(str(overrides.get("actor_rollout_ref.model.path", ""))), **settings.variables}
     words = [f"{key}={value}" for key, value in sorted(variables.items())]
     words += [f'"${{PYTHON:-{python}}}" -m verl.trainer.main_ppo']
@@ -66,7 +62,7 @@ def _settings_here(trial: Trial) -> EngineSettings:
     return gpu_engine(inspect(), gpus_per_node=gpus_per_node(trial))
 
 
-def _long_run(trial: Trial, settings: EngineSettings, name: str) -> Overrides:
+def _long_run(trial: Trial, settings: EngineSettings, name: str, save_steps: int) -> Overrides:
     steps = trial.overrides.get(keys.SCHEDULE_STEPS, trial.steps)
     habits: dict[str, object] = {
         "trainer.val_before_train": False,
@@ -74,9 +70,7 @@ def _long_run(trial: Trial, settings: EngineSettings, name: str) -> Overrides:
         "trainer.project_name": "sweep",
         "trainer.experiment_name": name,
         "trainer.default_local_dir": f"checkpoints/{name}",
-        "trainer.save_freq": SAVE_STEPS,
-        "trainer.max_actor_ckpt_to_keep": KEPT_CHECKPOINTS,
-        "trainer.max_critic_ckpt_to_keep": KEPT_CHECKPOINTS,
+        "trainer.save_freq": save_steps,
         "trainer.resume_mode": "auto",
         **(_own_cluster(trial, settings) if settings.on_cpu else {}),
     }

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sweep.core import verl_keys as keys
+from sweep.core.device_memory import MIN_FREE_GIB
 from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.trial import Trial
-from sweep.engines.gpu_memory import MIN_FREE_GIB
 from sweep.engines.verl.warm_table import CPU_ROLLOUT
 
 TRAINER_MODE = "sweep"

@@ -22,7 +22,7 @@ from typing import Any
 
 from omegaconf import open_dict
 
-from sweep.engines.verl.plugins.checkpoint_policy import KEEP_LAST, Best, better, retention
+from sweep.core.checkpoint_policy import KEEP_LAST, Best, better, retention
 
 MARK = "sweep_checkpoint.json"
 """In each complete checkpoint: its step and the bytes of each of its files."""

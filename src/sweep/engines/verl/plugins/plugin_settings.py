@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from sweep.core.checkpoint_policy import BEST_GAIN
 from sweep.core.clip_schedule import FLOOR
-from sweep.engines.verl.plugins.checkpoint_policy import BEST_GAIN
 from sweep.health.limits import DEFAULT, Limits
 from sweep.health.stopping import STOP_ON, Guard
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.engines.verl.plugins.checkpoint_policy import BEST_GAIN, KEEP_LAST, Best, better, retention
+from sweep.core.checkpoint_policy import BEST_GAIN, KEEP_LAST, Best, better, retention
 
 STATES = st.dictionaries(st.integers(1, 500), st.booleans(), max_size=20)
 

@@ -11,6 +11,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+SAVE_STEPS = 1000
+"""Steps between checkpoints of a long run. Source: S0 section 4.3."""
+
 KEEP_LAST = 3
 """Source: S0 section 4.3 (`keep_last_n`)."""
 

@@ -1,0 +1,96 @@
+"""`guards:` and `checkpoints:` of the configuration as settings of our plug-ins, those that differ from the method's.
+
+What is as the method has it is left out, so that a trial's settings say only what was chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+
+from sweep.core import verl_keys as keys
+from sweep.core.checkpoint_policy import BEST_GAIN, KEEP_LAST, SAVE_STEPS
+from sweep.core.clip_schedule import FLOOR
+from sweep.core.device_memory import MIN_FREE_GIB
+from sweep.errors import ConfigError
+
+
+@dataclass
+class GuardsConfig:
+    """`guards:`"""
+
+    stop_on: list[str] = field(default_factory=list)
+    limits: dict[str, float] = field(default_factory=dict)
+    min_free_gib: float = MIN_FREE_GIB
+    clip_decay: float | None = None
+    clip_floor: float = FLOOR
+
+
+@dataclass
+class CheckpointsConfig:
+    """`checkpoints:`"""
+
+    save_steps: int = SAVE_STEPS
+    keep_last: int = KEEP_LAST
+    best_gain: float = BEST_GAIN
+
+
+def settings_of(guards: GuardsConfig, checkpoints: CheckpointsConfig) -> list[tuple[str, object]]:
+    """The plug-ins' settings, each with Hydra's `+`.
+
+    Raises:
+        ConfigError: for a guard or a limit that does not exist, or a number that cannot work.
+    """
+    _check(guards, checkpoints)
+    changed: dict[str, object] = {}
+    if guards.stop_on != list(_stop_on()):
+        changed[keys.STOP_ON] = list(guards.stop_on)
+    changed |= {f"{keys.LIMITS}.{name}": value for name, value in _changed_limits(guards.limits).items()}
+    if guards.clip_decay is not None:
+        changed |= {keys.CLIP_DECAY: guards.clip_decay, keys.CLIP_FLOOR: guards.clip_floor}
+    for key, value, default in (
+        (keys.MIN_FREE_GIB, guards.min_free_gib, MIN_FREE_GIB),
+        (keys.KEEP_LAST, checkpoints.keep_last, KEEP_LAST),
+        (keys.BEST_GAIN, checkpoints.best_gain, BEST_GAIN),
+    ):
+        changed |= {key: value} if value != default else {}
+    return [(f"+{key}", value) for key, value in changed.items()]
+
+
+def _stop_on() -> Sequence[str]:
+    from sweep.health.stopping import STOP_ON
+
+    return STOP_ON
+
+
+def _changed_limits(limits: Mapping[str, float]) -> dict[str, float | int]:
+    """The limits that are not the method's, in the type that the method's have."""
+    from sweep.health.limits import DEFAULT
+
+    typed = {name: type(getattr(DEFAULT, name))(value) for name, value in limits.items()}
+    return {name: value for name, value in typed.items() if value != getattr(DEFAULT, name)}
+
+
+def _check(guards: GuardsConfig, checkpoints: CheckpointsConfig) -> None:
+    from sweep.health.limits import DEFAULT, Limits
+
+    for name in guards.stop_on:
+        if name not in _stop_on():
+            raise ConfigError(f"guards.stop_on must be among {', '.join(_stop_on())}, got {name!r}")
+    numbers = [f.name for f in fields(Limits) if isinstance(getattr(DEFAULT, f.name), int | float)]
+    for name in guards.limits:
+        if name not in numbers:
+            raise ConfigError(f"guards.limits has no {name!r}; there are {', '.join(numbers)}")
+    for key, value, least in (
+        ("guards.min_free_gib", guards.min_free_gib, 0),
+        ("checkpoints.save_steps", checkpoints.save_steps, 1),
+        ("checkpoints.keep_last", checkpoints.keep_last, 1),
+        ("checkpoints.best_gain", checkpoints.best_gain, 0),
+    ):
+        if value < least:
+            raise ConfigError(f"{key} must be at least {least}, got {value:g}")
+    decay = guards.clip_decay
+    if decay is not None and not (0 < decay <= 1 and 0 < guards.clip_floor <= 1):
+        raise ConfigError(
+            f"guards.clip_decay and clip_floor must be above 0 and at most 1, got {decay:g} and {guards.clip_floor:g}"
+        )
