@@ -151,6 +151,10 @@ class Engine(Protocol):
         """Package to version, of everything that a result depends on."""
         ...
 
+    def notices(self) -> Sequence[str]:
+        """What a user should know about the machines that train, once."""
+        ...
+
     def close(self) -> None:
         """End every runtime and whatever cluster this engine started. Safe to call again."""
         ...

@@ -93,6 +93,8 @@ def _run(plan: CampaignPlan, store: Store, engine: Engine, folder: Path, screen:
         purse=Purse(plan.gpu_hours, plan.model.gpus),
     )
     code = 1
+    for notice in engine.notices():
+        print(notice)
     for observer in observers:
         observer.campaign_started(info)
     try:
@@ -192,15 +194,17 @@ def _observers(plan: CampaignPlan, store: Store, fleet: Fleet) -> list[Observer]
 
     folder = Path(plan.folder)
     tracker = MlflowTracker.open(plan.tracking_uri, plan.name, folder, store.find)
-    observers: list[Observer] = [FrozenFiles(folder, store), tracker, progress_display(store)]
+    observers: list[Observer] = [FrozenFiles(folder, store)]
     if plan.engine == "verl" and plan.model.needs_gpu:
         from sweep.adapters.gpu_nodes import on_cluster
         from sweep.adapters.hardware_observer import HardwareObserver
         from sweep.adapters.hardware_watch import HardwareWatch
 
-        watch = HardwareObserver(lambda: HardwareWatch(on_cluster()), runtime_of=fleet.runtime_of)
-        observers.append(watch)
-    return observers
+        def watch() -> HardwareWatch:
+            return HardwareWatch(on_cluster(), offer=tracker.system_metrics)
+
+        observers.append(HardwareObserver(watch, runtime_of=fleet.runtime_of))  # its last readings before a run ends
+    return [*observers, tracker, progress_display(store)]
 
 
 def _screen(plan: CampaignPlan, paths: dict[str, str]) -> Screen:

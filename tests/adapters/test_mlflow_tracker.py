@@ -311,3 +311,24 @@ def test_a_run_without_settings_is_called_the_baseline_and_a_value_keeps_its_typ
     long = Trial(Overrides.of({KL: 0.002, "data.other": True}), 4, 20)
     assert titled(kl, long, long.overrides) == "kl_coef=0.002 seed 4"
     assert tuned(kl, long, long.overrides) == {KL: 0.002, "data.other": True, "seed": 4}
+
+
+def test_readings_of_a_trials_hardware_are_system_metrics_of_its_run_by_the_second(info: CampaignInfo) -> None:
+    tracker = MlflowTracker.open("", "a1", info.folder)
+    tracker.campaign_started(info)
+    tracker.stage_started(kl)
+    name = "system/gpu_0_utilization_percentage"
+    tracker.system_metrics(trial().id, 1_000, {name: 1.0})  # before it began
+    tracker.trial_started(kl, proposal(), trial(), info.folder / trial().id)
+    for at_ms, value in ((10_000, 20.0), (12_000, 90.0), (14_100, 95.0)):
+        tracker.system_metrics(trial().id, at_ms, {name: value, "system/gpu_1_processes": 2.0})
+    tracker.system_metrics("somebody-else", 12_000, {name: 7.0})
+    step(tracker, 1, 0.5)
+    tracker.trial_ended(kl, trial(), finished(0.5), score(0.5))
+    tracker.system_metrics(trial().id, 20_000, {name: 3.0})  # after it ended
+    tracker.campaign_ended(0)
+
+    seen = Reader(info.folder)
+    assert seen.history(seen.one("trial"), name) == [(0, 20.0), (2, 90.0), (4, 95.0)]
+    assert seen.history(seen.one("trial"), "system/gpu_1_processes") == [(0, 2.0), (2, 2.0), (4, 2.0)]
+    assert seen.history(seen.one("trial"), "score") == [(1, 0.5)]

@@ -41,6 +41,7 @@ class MlflowTracker:
         self._lock = threading.Lock()
         self._rows: dict[Key, list[Row]] = {}
         self._last_step: dict[Key, int] = {}
+        self._first_reading_ms: dict[Key, int | None] = {}
         self._outbox = Outbox("mlflow", self._send_steps)
 
     @classmethod
@@ -69,6 +70,8 @@ class MlflowTracker:
     def trial_started(self, stage: Stage, proposal: Proposal, trial: Trial, folder: Path) -> None:
         """The trial has a run under its stage's, with params and configuration."""
         self._last_step[stage.name, trial.id] = 0
+        with self._lock:
+            self._first_reading_ms[stage.name, trial.id] = None
         self._outbox.put(partial(self._writer.begin_trial, stage, trial, proposal, folder))
 
     def stepped(self, stage: Stage, trial: Trial, step: int, metrics: Mapping[str, float]) -> None:
@@ -80,6 +83,17 @@ class MlflowTracker:
         values = {OURS[name]: float(value) for name, value in metrics.items() if name in OURS}
         self._give(key, [(round(1000 * time.time()), step, values)])
 
+    def system_metrics(self, trial_id: str, at_ms: int, metrics: Mapping[str, float]) -> None:
+        """A reading of the trial's hardware is on its way, its step the seconds since the first; any thread may call.
+
+        What belongs to no running trial is dropped.
+        """
+        with self._lock:
+            running = {key: first for key, first in self._first_reading_ms.items() if key[1] == trial_id}
+            self._first_reading_ms |= {key: at_ms for key, first in running.items() if first is None}
+        for key, first in running.items():
+            self._give(key, [(at_ms, (at_ms - (at_ms if first is None else first)) // 1000, metrics)])
+
     def attempt_failed(self, stage: Stage, trial: Trial, failure: Failed) -> None:
         """What was logged so far is a failed attempt under the trial's new run."""
         self._end_attempt((stage.name, trial.id), failure.message, failure.failure_class.value)
@@ -88,6 +102,8 @@ class MlflowTracker:
         """The trial's run is ended with its score; a trial known from elsewhere gets a run with its whole curve."""
         key = (stage.name, trial.id)
         self._last_step.pop(key, None)
+        with self._lock:
+            self._first_reading_ms.pop(key, None)
         self._outbox.put(partial(self._writer.end_trial, stage, trial, outcome, score, self._take(key)))
 
     def stage_frozen(self, stage: Stage, winner: Winner) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -50,6 +50,10 @@ class EngineByMeasure:
         """
         engine = self._training if trial.measure is Measure.TRAINING else self._rollout
         return engine.start(trial, folder, reuse=reuse, checkpoint=checkpoint)
+
+    def notices(self) -> Sequence[str]:
+        """Of either, each once."""
+        return tuple(dict.fromkeys((*self._training.notices(), *self._rollout.notices())))
 
     def versions(self) -> Mapping[str, str]:
         """Of everything that a trial depends on."""

@@ -70,6 +70,10 @@ class RehearsalEngine:
         """What the settings really lead to, which no trial may look at."""
         return self.surface.truth(settings)
 
+    def notices(self) -> Sequence[str]:
+        """None."""
+        return ()
+
     def versions(self) -> Mapping[str, str]:
         """The simulator's own version and surface: all that a result depends on, with the noise."""
         return {"sweep-rehearsal": __version__, "surface": self.surface.name, "noise": repr(self.noise)}

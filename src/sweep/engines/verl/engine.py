@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from sweep.core.overrides import Overrides
@@ -19,7 +19,7 @@ from sweep.engines.hosting import Host, Launcher
 from sweep.engines.verl import placement
 from sweep.engines.verl.checkpoints import latest_whole, reported_steps
 from sweep.engines.verl.commands import file_logger, trial_command
-from sweep.engines.verl.environment import Machine, inspect, offline_variables
+from sweep.engines.verl.environment import Machine, inspect, notices, offline_variables
 from sweep.engines.verl.settings import (
     EngineSettings,
     complete,
@@ -190,6 +190,10 @@ class VerlEngine:
     def versions(self) -> Mapping[str, str]:
         """Of what a trial depends on, as installed on a node that trains."""
         return dict(self.machine().versions)
+
+    def notices(self) -> Sequence[str]:
+        """What is missing on a node with GPUs, and what is done instead."""
+        return () if self._settings.on_cpu else notices(self.machine())
 
     def machine(self) -> Machine:
         """What a node that trains has installed; asked once."""

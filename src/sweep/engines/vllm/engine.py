@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,10 @@ class RolloutEngine:
     def same_runtime(self, base: Trial, other: Trial) -> bool:
         """Whether the vLLM started for the first can generate for the second."""
         return other.measure is Measure.ROLLOUT and same_process(self.spec(base), self.spec(other))
+
+    def notices(self) -> Sequence[str]:
+        """None: what vLLM lacks, the engine that trains has said."""
+        return ()
 
     def versions(self) -> Mapping[str, str]:
         """None of its own: they are the cluster's, which the training's engine reports."""

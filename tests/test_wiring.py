@@ -1,0 +1,76 @@
+"""What a campaign on GPUs is watched by, put together as a run does it, with samplers that play readings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweep import wiring
+from sweep.adapters import gpu_nodes
+from sweep.adapters.optuna_store import OptunaStore
+from sweep.config import compose, to_plan
+from sweep.core.curve import Curve
+from sweep.core.outcome import Finished
+from sweep.core.overrides import NOTHING
+from sweep.core.progress import Proposal
+from sweep.core.trial import Trial
+from sweep.engines.rehearsal.engine import RehearsalEngine
+from sweep.engines.verl.engine import VerlEngine
+from sweep.engines.verl.environment import Machine, cpu_engine, gpu_engine
+from sweep.fleet import Fleet
+from sweep.ports import CampaignInfo
+from tests.adapters.test_hardware_watch import ScriptedSampler, reading
+from tests.adapters.test_mlflow_tracker import Reader
+from tests.fakes import FakeClock, Script, ScriptedEngine
+
+NEVER = 1e12
+"""Unix time after which no reading lies: the observers' own clock runs while the test does."""
+
+
+@pytest.mark.slow
+def test_readings_of_a_gpu_campaign_end_up_in_mlflow_and_its_absent_gpus_are_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = to_plan(compose(["model=smollm2-135m", f"runs={tmp_path}", "campaign=a1"]))
+    folder = Path(plan.folder)
+    folder.mkdir(parents=True)
+    samplers = {
+        "10.0.0.1": ScriptedSampler([reading(NEVER), reading(NEVER + 2, utilisation_pct=55.0)]),
+        "10.0.0.2": ScriptedSampler(problem="no NVIDIA driver answers"),
+    }
+    monkeypatch.setattr(gpu_nodes, "on_cluster", lambda: samplers)
+    store = OptunaStore.open(plan.storage_url, plan.name)
+    engine = ScriptedEngine(FakeClock(), lambda trial, cold: Script())
+    fleet = Fleet(engine, folder_of=lambda t: folder / t.id, classify=lambda log: (None, ""))  # type: ignore[arg-type,return-value]
+    monkeypatch.setattr(fleet, "runtime_of", lambda trial_id: "sweep-a")
+    stage, trial = plan.stages[0], Trial(plan.base, 1, 3)
+    observers = wiring._observers(plan, store, fleet)
+    for observer in observers:
+        observer.campaign_started(CampaignInfo("a1", folder, (stage.name,)))
+        observer.stage_started(stage)
+    for observer in observers:
+        observer.trial_started(stage, Proposal(NOTHING, 1), trial, folder / "trials" / trial.id)
+    for observer in observers:
+        observer.trial_ended(stage, trial, Finished(Curve()), None)
+    for observer in observers:
+        observer.campaign_ended(0)
+    store.close()
+
+    seen = Reader(folder)
+    assert seen.history(seen.one("trial"), "system/gpu_0_utilization_percentage") == [(0, 90.0), (2, 55.0)]
+    assert caplog.text.count("GPUs of 10.0.0.2 are not watched: no NVIDIA driver answers") == 1
+
+
+def test_what_a_gpu_machine_lacks_is_said_and_a_cpu_lacks_nothing() -> None:
+    class Launcher:
+        def call(self, function, *arguments, gpus=0):  # type: ignore[no-untyped-def]
+            return Machine()
+
+    lacking = VerlEngine(Launcher(), gpu_engine(Machine())).notices()  # type: ignore[arg-type]
+    assert [notice.split(":")[0] for notice in lacking] == [
+        "flash-attn is not installed",
+        "FlashInfer's sampler cannot be compiled here",
+    ]
+    assert VerlEngine(Launcher(), cpu_engine()).notices() == ()  # type: ignore[arg-type]
+    assert RehearsalEngine(slots=1, base=NOTHING, steps=5).notices() == ()
