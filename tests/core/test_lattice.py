@@ -10,6 +10,7 @@ from sweep.core.lattice import (
     LatticePoint,
     mini_batch_unit,
     nearest_multiple,
+    nearest_valid,
     project,
     train_batch_unit,
     valid_mini_batches,
@@ -169,3 +170,13 @@ def test_valid_mini_batches_are_exactly_the_sizes_that_meet_the_conditions(
         size for size in range(1, train_batch + 1) if train_batch % size == 0 and size * n % (dp * (micro or 1)) == 0
     )
     assert valid_mini_batches(train_batch, data_parallel=dp, micro_batch_per_gpu=micro, rollout_n=n) == brute
+
+
+def test_beside_a_train_batch_that_stays_a_move_lands_on_the_nearest_size_by_ratio():
+    sizes = valid_mini_batches(1024, data_parallel=8, micro_batch_per_gpu=4)
+    assert sizes == (32, 64, 128, 256, 512, 1024)
+    assert nearest_valid(179.2, sizes, besides=256) == 128
+    assert nearest_valid(294.4, sizes, besides=256) == 512  # not where it came from
+    assert nearest_valid(181.1, (128, 256), besides=0) == 256
+    assert nearest_valid(181.0, (128, 256), besides=0) == 128
+    assert nearest_valid(100.0, (256,), besides=256) is None

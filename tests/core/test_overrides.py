@@ -9,7 +9,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.core.overrides import Overrides, Struct, content_hash, freeze, literal, thaw
+from sweep.core.overrides import Overrides, Struct, content_hash, freeze, is_interpolation, literal, thaw
 
 AWKWARD = [
     "kl 0.001 (retry)", "lr#2", "调参", "a&b", "it's", "/tmp/ends\\", "mlx5_0:1,mlx5_3:1", "~x", "", "two\nlines",
@@ -82,3 +82,11 @@ def test_mappings_are_hashable_and_come_back():
     assert isinstance(frozen, Struct)
     assert thaw(frozen) == {"a": True, "b": [1, {"c": None}]}
     hash(frozen)
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [("${x}", True), ("a ${oc.env:HOME} b", True), ("\\${x}", False), ("$x", False), ("{x}", False), (3, False)],
+)
+def test_a_text_in_which_hydra_would_put_something_else_is_told(value: object, found: bool) -> None:
+    assert is_interpolation(value) is found

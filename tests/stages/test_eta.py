@@ -10,7 +10,7 @@ from sweep.core import verl_keys as keys
 from sweep.core.decision import Freeze, Halt
 from sweep.core.overrides import Overrides
 from sweep.core.stage import EtaRule, Knob, Stage, StageBudget
-from sweep.stages.eta import move
+from sweep.stages.eta import move, rollout_note
 from tests.stages.histories import died, line, nan_run, play
 
 ARTICLE = EtaRule(literal=True)
@@ -175,3 +175,36 @@ def test_a_seed_is_added_to_both_arms_when_one_is_not_enough():
         for mini in (512, 360)
     }
     assert by_arm == {512: [1, 2], 360: [1, 2]}
+
+
+def test_a_train_batch_that_stays_is_walked_over_its_divisors():
+    rule = EtaRule(literal=True, follow_train_batch=False)
+    wide = base(mini=256, train=1024).merged({keys.ACTOR_MICRO_BATCH: 4})
+    played = play(stage(rule), wide, by_mini({128: 1.2, 64: 1.1, 32: 1.0}))
+    assert played.tried(keys.MINI_BATCH) == [128, 64, 32]
+    assert {r.trial.overrides.get(keys.TRAIN_BATCH) for r in played.records} == {1024}
+    back = play(stage(rule), wide, by_mini({128: 0.8}))
+    assert back.tried(keys.MINI_BATCH) == [128]
+    assert "already measured" in " ".join(back.choice.notes)
+
+
+def test_a_mini_batch_that_alone_divides_the_train_batch_ends_the_walk_at_once():
+    rule = EtaRule(literal=True, follow_train_batch=False)
+    played = play(stage(rule), base(mini=8, train=8), by_mini({}))
+    assert played.tried(keys.MINI_BATCH) == []
+    assert played.choice.settings.items == ()
+
+
+@pytest.mark.parametrize(("share", "noted"), [(0.5, False), (0.51, True), (math.nan, False)])
+def test_a_step_that_is_mostly_generation_is_reported(share: float, noted: bool):
+    notes = rollout_note(share)
+    assert bool(notes) == noted
+    assert not noted or ("51%" in notes[0] and "token_budget" in notes[0])
+
+
+def test_the_note_stands_in_the_winners_evidence():
+    def answer(proposal, overrides):
+        return line(0.4, 2.0, **{"timing_s/gen": 1.6})
+
+    assert "generation takes 80% of a step" in " ".join(play(stage(), base(), answer).choice.notes)
+    assert "generation takes" not in " ".join(play(stage(), base(), by_mini({})).choice.notes)

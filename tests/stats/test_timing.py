@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.stats.timing import MIN_STEPS, step_time
+from sweep.stats.timing import MIN_STEPS, rollout_share, step_time
 from tests.stats.curves import autocorrelated
 
 
@@ -44,3 +44,9 @@ def test_a_step_time_scales_with_the_clock(seconds: list[float], scale: float) -
     plain, moved = step_time(seconds, 0), step_time([scale * s for s in seconds], 0)
     assert moved.value == pytest.approx(scale * plain.value)
     assert moved.standard_error == pytest.approx(scale * plain.standard_error, abs=1e-12)
+
+
+def test_the_share_of_generation_is_of_the_time_of_steps_that_logged_both() -> None:
+    assert rollout_share([31.27], [43.64]) == pytest.approx(0.7165, abs=1e-4)
+    assert rollout_share([1.0, 3.0, math.nan], [2.0, 4.0, 9.0]) == pytest.approx(4 / 6)
+    assert math.isnan(rollout_share([], [])) and math.isnan(rollout_share([math.nan], [1.0]))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from sweep.core import verl_keys as keys
 from sweep.health.preflight import Facts, ModelFacts, Severity
 
@@ -47,10 +51,38 @@ def test_a_larger_tensor_parallel_size_than_the_weights_need_is_remarked_on() ->
     assert "ADVISE_TP" not in codes({keys.TENSOR_PARALLEL: 1}, facts)
 
 
-def test_fsdp_advice_begins_with_large_models() -> None:
-    assert "ADVISE_FSDP_WRAP" in codes({}, Facts(model=QWEN_7B))
-    assert "ADVISE_FSDP_WRAP" not in codes({}, Facts(model=QWEN_05B))
-    assert "ADVISE_FSDP_WRAP" not in codes({keys.ACTOR_WRAP_PARAMS: 10**9}, Facts(model=QWEN_7B))
+@pytest.mark.parametrize(("parameters", "named"), [(7e9, True), (6.99e9, False)])
+def test_fsdp_advice_begins_with_large_models(parameters: float, named: bool) -> None:
+    assert ("ADVISE_FSDP" in codes({}, Facts(model=ModelFacts(parameters=parameters)))) == named
+
+
+def test_a_unit_larger_than_a_layer_takes_away_what_sharding_saves() -> None:
+    model = Facts(model=replace(QWEN_7B, layers=28))
+    wide = only("WRAP_ABOVE_LAYER", {keys.ACTOR_WRAP_PARAMS: 10**9}, model)
+    assert wide.severity is Severity.WARN and wide.nearest == (f"{keys.ACTOR_WRAP_PARAMS}=0",)
+    layer = int(QWEN_7B.parameters / 28)
+    assert "WRAP_ABOVE_LAYER" in codes({keys.ACTOR_WRAP_PARAMS: layer + 1}, model)
+    assert "WRAP_ABOVE_LAYER" not in codes({keys.ACTOR_WRAP_PARAMS: layer}, model)
+    assert "WRAP_ABOVE_LAYER" not in codes({keys.ACTOR_WRAP_PARAMS: 0}, model)
+
+
+def test_fsdp2_does_not_read_a_minimum_size() -> None:
+    second = {keys.ACTOR_STRATEGY: "fsdp2"}
+    assert "WRAP_UNREAD" in codes({**second, keys.ACTOR_WRAP_PARAMS: 1}, Facts(model=QWEN_7B))
+    assert "WRAP_UNREAD" not in codes(second, Facts(model=QWEN_7B))
+
+
+@pytest.mark.parametrize(("tokens", "named"), [(2 * 16 * 768 - 1, True), (2 * 16 * 768, False)])
+def test_a_critic_takes_twice_the_actors_tokens(tokens: int, named: bool) -> None:
+    assert ("ADVISE_CRITIC_TOKENS" in codes({keys.CRITIC_INFER_MAX_TOKENS: tokens})) == named
+
+
+def test_the_critics_advice_follows_dynamic_batches_and_is_the_v1_trainers_alone() -> None:
+    dynamic = {keys.ACTOR_DYNAMIC_BATCH: True, keys.ACTOR_MAX_TOKENS: 30_000}
+    advice = only("ADVISE_CRITIC_TOKENS", dynamic)
+    assert advice.nearest == (f"+{keys.CRITIC_INFER_MAX_TOKENS}=60000",)
+    assert "ADVISE_CRITIC_TOKENS" not in codes({**dynamic, keys.USE_V1: False})
+    assert "ADVISE_CRITIC_TOKENS" not in codes({**dynamic, keys.ADV_ESTIMATOR: "grpo", keys.ROLLOUT_N: 5})
 
 
 def test_offload_is_never_offered_as_an_accelerator() -> None:

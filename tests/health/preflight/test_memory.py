@@ -48,9 +48,10 @@ def test_training_state_is_sixteen_bytes_a_parameter_over_all_gpus() -> None:
 
 
 def test_a_reference_adds_its_weights_and_offloading_takes_them_away() -> None:
-    with_kl = {**SOUND, keys.KL_IN_REWARD: True}
+    with_kl = {**SOUND, keys.KL_IN_REWARD: True, keys.ACTOR_STRATEGY: "veomni"}
     assert training_state_gib(with_kl, facts(8))["reference"] == pytest.approx(8e9 * 4 / 8 / GIB)
     assert "reference" not in training_state_gib({**with_kl, keys.REF_PARAM_OFFLOAD: True}, facts(8))
+    assert "reference" not in training_state_gib({**with_kl, keys.ACTOR_STRATEGY: "fsdp"}, facts(8))  # always off
     away = {**SOUND, keys.ACTOR_OPTIMIZER_OFFLOAD: True}
     assert training_state_gib(away, facts(8))["actor"] == pytest.approx(8e9 * 8 / 8 / GIB)
 
@@ -102,3 +103,12 @@ def test_logits_of_a_micro_batch_fit_a_gpu() -> None:
     finding = only("LOGITS_EXCEED_GPU", {}, large)
     fitting = int(finding.nearest[0].partition("=")[2])
     assert "LOGITS_EXCEED_GPU" not in codes({keys.ACTOR_MICRO_BATCH: fitting}, large)
+
+
+@pytest.mark.parametrize(("spare", "named"), [(0, False), (1, True)])
+def test_a_budget_above_what_the_cache_holds_is_a_warning(spare: int, named: bool) -> None:
+    model = ModelFacts(parameters=8e9, layers=32, kv_heads=8, head_size=128)
+    around = Facts(model=model, gpu_gib=40.0)
+    held = cache_tokens({**SOUND}, model, 40.0)
+    assert held is not None and held > 768
+    assert ("BUDGET_EXCEEDS_CACHE" in codes({keys.MAX_BATCHED_TOKENS: held + spare}, around)) == named

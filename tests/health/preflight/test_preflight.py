@@ -104,3 +104,11 @@ def test_batches_that_verl_would_accept_pass_and_all_others_are_named(
     accepted = train % mini == 0 and rows % gpus == 0 and rows // gpus % micro == 0 and train * rollout_n % gpus == 0
     batch_codes = {code for code in named if code.startswith(("TRAIN_", "MINI_", "MICRO_"))}
     assert (not batch_codes) == accepted
+
+
+def test_an_interpolation_that_nothing_resolves_is_an_error_where_it_was_given() -> None:
+    broken = {keys.REWARD_PATH: "${no.such.thing}"}
+    given = Facts(given=frozenset(broken))
+    assert only("INTERPOLATION_UNRESOLVED", broken, given).keys == (keys.REWARD_PATH,)
+    assert "INTERPOLATION_UNRESOLVED" not in codes(broken, Facts(given=frozenset()))
+    assert "INTERPOLATION_UNRESOLVED" not in codes({keys.REWARD_PATH: "a.py"}, given)

@@ -1,4 +1,6 @@
-"""Advice on several GPUs and on density, each with its reason and with verl's real limits: INFO only.
+"""Advice on several GPUs and on density, each with its reason and with verl's real limits.
+
+Remarks, but for a wrapping that takes away what sharding saves.
 
 The articles' rules of thumb are kept where they hold; where verl or a measurement says otherwise, that is said.
 """
@@ -10,19 +12,23 @@ from collections.abc import Iterator
 from sweep.core import verl_keys as keys
 from sweep.health.preflight.batches import fitting_micro_batches, roles
 from sweep.health.preflight.facts import Facts
-from sweep.health.preflight.finding import PreflightFinding, info
+from sweep.health.preflight.finding import PreflightFinding, info, warn
 from sweep.health.preflight.memory import GIB, ROLLOUT_BYTES
 from sweep.health.preflight.parallel import fitting_tensor_parallel, fitting_ulysses
 from sweep.health.preflight.settings import (
     Config,
     flag,
     layout,
+    needs_critic,
     needs_reference,
     number,
     sequence_tokens,
+    text,
     uses_megatron,
+    uses_v1,
     whole,
 )
+from sweep.health.preflight.tokens import CRITIC_TOKENS_DEFAULT
 
 ULYSSES_MOST = 4
 """Source: S0 section 3.1: 4 rather than 8 on 8 GPUs, communication -37 %."""
@@ -33,8 +39,9 @@ LONG_SEQUENCE = 32768
 LARGE_MODEL = 7e9
 """Parameters from which S0 turns FSDP's memory options. Source: S0 section 3.2."""
 
-WRAP_PARAMETERS = 1_000_000_000
-"""Source: S0 section 3.2."""
+CRITIC_SHARE = 2
+"""How many times the actor's tokens a critic's micro-batch should hold: it has no logits. Source: verl
+docs/perf/perf_tuning.rst."""
 
 LOG_PROB_MOST = 20
 """Log-prob micro-batch above which S1 saw padding overhead. Source: S1 section 2.3."""
@@ -106,17 +113,10 @@ def _tensor_parallel(config: Config, facts: Facts, gpus: int) -> Iterator[Prefli
 
 
 def _fsdp(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
-    if (facts.model.parameters or 0.0) < LARGE_MODEL:
+    yield from _wrapping(config, facts)
+    parameters = facts.model.parameters or 0.0
+    if parameters < LARGE_MODEL:
         return
-    if (whole(config, keys.ACTOR_WRAP_PARAMS) or 0) < WRAP_PARAMETERS:
-        yield info(
-            "ADVISE_FSDP_WRAP",
-            f"{keys.ACTOR_WRAP_PARAMS} is below {WRAP_PARAMETERS}",
-            "fewer, larger FSDP units; verl wraps by layer class anyway unless a minimum is set",
-            nearest=(f"{keys.ACTOR_WRAP_PARAMS}={WRAP_PARAMETERS}",),
-            keys=(keys.ACTOR_WRAP_PARAMS,),
-            source="S0 section 3.2",
-        )
     if flag(config, keys.ACTOR_RESHARD) is False:
         yield info(
             "ADVISE_FULL_SHARD",
@@ -135,6 +135,45 @@ def _fsdp(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
             keys=(keys.ACTOR_PARAM_OFFLOAD,),
             source="NVIDIA-NeMo/RL PR #3628; pytorch/pytorch#74588; S0 section 3.2",
         )
+    yield info(
+        "ADVISE_FSDP",
+        f"{parameters / 1e9:.1f}B parameters: of the settings that took a 13B model from 82 to 58 GB in S0, full "
+        "sharding and bfloat16 with float32 reduction are verl's defaults",
+        "its minimum of 1e9 parameters a unit is better left at 0, which wraps layer by layer; its offloading is the "
+        "last remedy, optimizer first; the reference model is offloaded in any case",
+        keys=(keys.ACTOR_RESHARD, keys.ACTOR_MIXED_PRECISION, keys.ACTOR_WRAP_PARAMS, keys.ACTOR_PARAM_OFFLOAD),
+        source="S0 section 3.2; verl workers/engine/fsdp/transformer_impl.py, utils/fsdp_utils.py",
+    )
+
+
+def _wrapping(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
+    """A minimum size of FSDP units replaces verl's wrapping by layer, and FSDP 2 does not read it."""
+    least = whole(config, keys.ACTOR_WRAP_PARAMS) or 0
+    if least <= 0:
+        return
+    zero = (f"{keys.ACTOR_WRAP_PARAMS}=0",)
+    if text(config, keys.ACTOR_STRATEGY) == "fsdp2":
+        yield info(
+            "WRAP_UNREAD",
+            f"{keys.ACTOR_WRAP_PARAMS} is {least}, and fsdp2 never reads it",
+            "it wraps by layer class",
+            nearest=zero,
+            keys=(keys.ACTOR_WRAP_PARAMS, keys.ACTOR_STRATEGY),
+            source="verl utils/fsdp_utils.py apply_fsdp2",
+        )
+        return
+    parameters, layers = facts.model.parameters, facts.model.layers
+    if parameters and layers and least > parameters / layers:
+        yield warn(
+            "WRAP_ABOVE_LAYER",
+            f"{keys.ACTOR_WRAP_PARAMS} is {least}, a layer has about {parameters / layers:.2g} parameters",
+            "verl then wraps by size instead of by layer: units of several layers, or of the whole model, are gathered "
+            "at once; S0's 1e9 does not suit a model of this size",
+            nearest=zero,
+            keys=(keys.ACTOR_WRAP_PARAMS,),
+            source="S0 section 3.2; verl utils/fsdp_utils.py get_fsdp_wrap_policy",
+            computed={"least": least, "layer": round(parameters / layers)},
+        )
 
 
 def _density(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
@@ -151,6 +190,7 @@ def _density(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
                 keys=(keys.ACTOR_MICRO_BATCH, keys.ACTOR_DYNAMIC_BATCH),
                 source="S1 section 3.1; verl docs/perf/perf_tuning.rst",
             )
+    yield from _critic_density(config)
     log_probs = [keys.LOG_PROB_MICRO_BATCH] + ([keys.REF_MICRO_BATCH] if needs_reference(config) else [])
     for key in log_probs:
         micro = whole(config, key)
@@ -171,4 +211,25 @@ def _density(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
             nearest=(f"{keys.DATA_SEED}=1",),
             keys=(keys.DATA_SEED,),
             source="METHOD section 9",
+        )
+
+
+def _critic_density(config: Config) -> Iterator[PreflightFinding]:
+    """The V1 trainer batches the critic by tokens, whatever its micro-batch keys say."""
+    if not needs_critic(config) or not uses_v1(config):
+        return
+    micro, longest = whole(config, keys.ACTOR_MICRO_BATCH), sequence_tokens(config)
+    fixed = micro * longest if micro and longest else None
+    actor = whole(config, keys.ACTOR_MAX_TOKENS) if flag(config, keys.ACTOR_DYNAMIC_BATCH) else fixed
+    cap = whole(config, keys.CRITIC_INFER_MAX_TOKENS) or CRITIC_TOKENS_DEFAULT
+    if actor is not None and cap < CRITIC_SHARE * actor:
+        yield info(
+            "ADVISE_CRITIC_TOKENS",
+            f"the critic's micro-batches hold {cap} tokens, the actor's up to {actor}",
+            f"a critic has no logits and takes {CRITIC_SHARE} times as many in the same memory; S1's critic "
+            "micro-batch of 8 is not read by this trainer",
+            nearest=(f"+{keys.CRITIC_INFER_MAX_TOKENS}={CRITIC_SHARE * actor}",),
+            keys=(keys.CRITIC_INFER_MAX_TOKENS, keys.ACTOR_MAX_TOKENS, keys.ACTOR_MICRO_BATCH),
+            source="S1 section 4.1; verl docs/perf/perf_tuning.rst; verl v1/trainer_base.py",
+            computed={"critic": cap, "actor": actor},
         )

@@ -20,6 +20,7 @@ from sweep.health.preflight.settings import (
     needs_reference,
     number,
     sequence_tokens,
+    text,
     uses_megatron,
     whole,
 )
@@ -87,7 +88,8 @@ def training_state_gib(config: Config, facts: Facts) -> dict[str, float]:
         state["critic"] = (
             critic * _bytes(config, keys.CRITIC_PARAM_OFFLOAD, keys.CRITIC_OPTIMIZER_OFFLOAD) / (gpus * GIB)
         )
-    if needs_reference(config) and not flag(config, keys.REF_PARAM_OFFLOAD):
+    offloads_it = text(config, keys.ACTOR_STRATEGY) in ("fsdp", "fsdp2")  # verl does, whatever its key says
+    if needs_reference(config) and not offloads_it and not flag(config, keys.REF_PARAM_OFFLOAD):
         state["reference"] = parameters * WEIGHT_BYTES / (gpus * GIB)
     return state
 

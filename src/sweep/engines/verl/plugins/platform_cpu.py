@@ -54,6 +54,12 @@ class _CpuModule(ModuleType):
 
     manual_seed_all = manual_seed
 
+    def get_rng_state(self, device: object = None) -> torch.Tensor:
+        return torch.get_rng_state()
+
+    def set_rng_state(self, state: torch.Tensor, device: object = None) -> None:
+        torch.set_rng_state(state)
+
 
 _MODULE = _CpuModule("sweep_cpu_device")
 
