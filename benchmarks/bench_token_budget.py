@@ -29,7 +29,9 @@ from typing import Any
 from benchmarks.token_budget_trials import STAGE, TrialRate, point_fields, read_trials
 from sweep.core.failure import FailureClass
 from sweep.core.trial import Measure
+from sweep.engines.verl.model_facts import read_model
 from sweep.engines.vllm.environment import require
+from sweep.engines.vllm.formula import held_against
 from sweep.engines.vllm.probe import Probed, ProbeFailed, ProbePoint, ProbeSettings, probe
 from sweep.engines.vllm.ranking import compare
 from sweep.engines.vllm.workload import Workload
@@ -73,6 +75,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     found = _measure(points, settings, Path(options.out), options.limit_seconds)
     short = {ProbePoint(**point_fields(r)): r["tokens_per_s"] for r in found if "tokens_per_s" in r}
     return {
+        "formula": _formula(found, model),
         "benchmark": STAGE,
         "model": model,
         "workload": asdict(settings.workload),
@@ -114,6 +117,15 @@ def _ranking(short: dict[ProbePoint, float], full: dict[ProbePoint, float]) -> d
         "trial_best": comparison.full_best and str(comparison.full_best),
         "lost_share": _finite(comparison.lost_share),
     }
+
+
+def _formula(found: Sequence[dict[str, Any]], model: str) -> dict[str, Any] | None:
+    """S0's formula beside the measured points; None without a GPU or for a model whose shape is not known."""
+    measured = [(r["max_num_batched_tokens"], float(r["kv_cache_tokens"])) for r in found if r.get("kv_cache_tokens")]
+    refused = [r["max_num_batched_tokens"] for r in found if r.get("failure") == FailureClass.OOM_GPU.name]
+    gpu_gib = next((r["total_gib"] for r in found if r.get("total_gib")), None)
+    check = held_against(measured, refused, read_model(model), gpu_gib) if gpu_gib else None
+    return check and asdict(check)
 
 
 def _mean_rates(trials: Sequence[TrialRate]) -> dict[ProbePoint, float]:
