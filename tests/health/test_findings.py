@@ -234,8 +234,8 @@ def test_a_ratio_against_a_longest_response_that_varies_is_no_cutting() -> None:
 
 def test_a_configured_maximum_decides_whether_the_longest_is_cut() -> None:
     logged = {SCORE: RISING, "response_length/clip_ratio": [0.95] * 300, "response_length/max": [256.0] * 300}
-    assert Code.LENGTH_SATURATED not in codes(told(logged, RunFacts(config={keys.MAX_RESPONSE: 512})))
-    assert Code.LENGTH_SATURATED in codes(told(logged, RunFacts(config={keys.MAX_RESPONSE: 256})))
+    assert Code.LENGTH_SATURATED not in codes(told(logged, RunFacts(config={keys.RESPONSE_LENGTH: 512})))
+    assert Code.LENGTH_SATURATED in codes(told(logged, RunFacts(config={keys.RESPONSE_LENGTH: 256})))
 
 
 @pytest.mark.parametrize(

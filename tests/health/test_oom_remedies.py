@@ -34,8 +34,8 @@ def test_offload_is_the_last_remedy_and_says_its_price() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "matters", "comparable", "tag"),
     [
-        ({keys.CRITIC_MICRO: 8}, {keys.CRITIC_MICRO: 4}, True, False, "micro_batch_changed"),
-        ({keys.CRITIC_MICRO: 8}, {keys.CRITIC_MICRO: 4}, False, True, "micro_batch_changed"),
+        ({keys.CRITIC_MICRO_BATCH: 8}, {keys.CRITIC_MICRO_BATCH: 4}, True, False, "micro_batch_changed"),
+        ({keys.CRITIC_MICRO_BATCH: 8}, {keys.CRITIC_MICRO_BATCH: 4}, False, True, "micro_batch_changed"),
         ({keys.MEMORY_UTILIZATION: 0.6}, {keys.MEMORY_UTILIZATION: 0.5}, True, True, "memory_settings_changed"),
         ({keys.MINI_BATCH: 256}, {keys.MINI_BATCH: 128}, False, False, "setting_changed"),
         ({keys.MINI_BATCH: 256}, {keys.MINI_BATCH: 256}, True, True, ""),

@@ -59,7 +59,7 @@ def remedies(tradeoff: OffloadTradeoff | None = None) -> tuple[Move, ...]:
     )
 
 
-MICRO_BATCHES = frozenset({keys.ACTOR_MICRO_BATCH, keys.CRITIC_MICRO})
+MICRO_BATCHES = frozenset({keys.ACTOR_MICRO_BATCH, keys.CRITIC_MICRO_BATCH})
 """Settings that split a mini-batch without meaning to change its gradient."""
 
 HARMLESS = frozenset(

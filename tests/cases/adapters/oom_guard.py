@@ -12,7 +12,7 @@ from sweep.health.oom_remedies import OffloadTrial, comparability, offload_trade
 from .diagnose_metrics import curves
 
 WORDS = {
-    "critic micro": keys.CRITIC_MICRO,
+    "critic micro": keys.CRITIC_MICRO_BATCH,
     "actor micro": keys.ACTOR_MICRO_BATCH,
     "micro": keys.ACTOR_MICRO_BATCH,
     "log_prob micro": keys.LOG_PROB_MICRO_BATCH,

@@ -25,7 +25,7 @@ def test_the_defaults_are_verls_own() -> None:
 
 
 def test_interpolations_follow_the_overrides() -> None:
-    config = compose([f"{keys.MINI_BATCH}=64", f"{keys.MAX_RESPONSE}=99"]).config
+    config = compose([f"{keys.MINI_BATCH}=64", f"{keys.RESPONSE_LENGTH}=99"]).config
     assert config[keys.CRITIC_MINI_BATCH] == 64
     assert config[keys.ROLLOUT_RESPONSE_LENGTH] == 99
 

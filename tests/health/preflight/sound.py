@@ -7,8 +7,8 @@ from sweep.health.preflight import Facts, PreflightFinding, preflight
 
 SOUND: dict[str, object] = {
     keys.TRAIN_BATCH: 256,
-    keys.MAX_PROMPT: 512,
-    keys.MAX_RESPONSE: 256,
+    keys.PROMPT_LENGTH: 512,
+    keys.RESPONSE_LENGTH: 256,
     keys.FILTER_PROMPTS: False,
     keys.DATA_SEED: 1,
     keys.TRAIN_FILES: "/data/train.parquet",
@@ -16,7 +16,7 @@ SOUND: dict[str, object] = {
     keys.ACTOR_MICRO_BATCH: 16,
     keys.ACTOR_MICRO_GLOBAL: None,
     keys.ACTOR_DYNAMIC_BATCH: False,
-    keys.ACTOR_MAX_TOKENS: 16384,
+    keys.ACTOR_TOKENS: 16384,
     keys.ACTOR_STRATEGY: "fsdp",
     keys.ULYSSES: 1,
     keys.ACTOR_ULYSSES_OLD: 1,
@@ -56,7 +56,7 @@ SOUND: dict[str, object] = {
     keys.MODEL_REMOVE_PADDING: True,
     keys.CRITIC_ENABLE: None,
     keys.CRITIC_MINI_BATCH: 128,
-    keys.CRITIC_MICRO: 16,
+    keys.CRITIC_MICRO_BATCH: 16,
     keys.CRITIC_MICRO_GLOBAL: None,
     keys.CRITIC_DYNAMIC: False,
     keys.CRITIC_ULYSSES: 1,

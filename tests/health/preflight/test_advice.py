@@ -34,14 +34,14 @@ def test_eight_way_ulysses_becomes_four_as_far_as_the_heads_allow() -> None:
 
 
 def test_long_sequences_on_one_rank_are_told_of_ulysses_and_short_ones_are_not() -> None:
-    long = {keys.MAX_RESPONSE: 40_000, keys.ROLLOUT_RESPONSE_LENGTH: 40_000, keys.CRITIC_INFER_MAX_TOKENS: 50_000}
+    long = {keys.RESPONSE_LENGTH: 40_000, keys.ROLLOUT_RESPONSE_LENGTH: 40_000, keys.CRITIC_INFER_MAX_TOKENS: 50_000}
     assert only("ADVISE_ULYSSES", long).nearest == (f"{keys.ULYSSES}=4",)
     assert "ADVISE_ULYSSES" not in codes({})
     assert only("ADVISE_ULYSSES", {keys.ULYSSES: 2}).nearest == (f"{keys.ULYSSES}=1",)
 
 
 def test_a_single_gpu_gets_no_advice_on_parallelism() -> None:
-    changes = {keys.GPUS_PER_NODE: 1, keys.MAX_RESPONSE: 40_000, keys.ROLLOUT_RESPONSE_LENGTH: 40_000}
+    changes = {keys.GPUS_PER_NODE: 1, keys.RESPONSE_LENGTH: 40_000, keys.ROLLOUT_RESPONSE_LENGTH: 40_000}
     assert "ADVISE_ULYSSES" not in codes(changes)
 
 
@@ -78,7 +78,7 @@ def test_a_critic_takes_twice_the_actors_tokens(tokens: int, named: bool) -> Non
 
 
 def test_the_critics_advice_follows_dynamic_batches_and_is_the_v1_trainers_alone() -> None:
-    dynamic = {keys.ACTOR_DYNAMIC_BATCH: True, keys.ACTOR_MAX_TOKENS: 30_000}
+    dynamic = {keys.ACTOR_DYNAMIC_BATCH: True, keys.ACTOR_TOKENS: 30_000}
     advice = only("ADVISE_CRITIC_TOKENS", dynamic)
     assert advice.nearest == (f"+{keys.CRITIC_INFER_MAX_TOKENS}=60000",)
     assert "ADVISE_CRITIC_TOKENS" not in codes({**dynamic, keys.USE_V1: False})

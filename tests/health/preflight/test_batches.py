@@ -84,7 +84,7 @@ def test_the_article_of_faith_of_normalisation_is_computed() -> None:
         keys.MINI_BATCH: 16,
         keys.CRITIC_MINI_BATCH: 64,
         keys.ACTOR_MICRO_BATCH: 16,
-        keys.CRITIC_MICRO: 1,
+        keys.CRITIC_MICRO_BATCH: 1,
         keys.ROLLOUT_N: 5,
     }
     finding = only("MICRO_GT_NORMALISED_MINI", changes)
@@ -94,8 +94,8 @@ def test_the_article_of_faith_of_normalisation_is_computed() -> None:
 
 
 def test_a_critics_micro_batch_is_only_a_warning_where_the_trainer_ignores_it() -> None:
-    assert only("MICRO_NOT_DIVIDING_MINI", {keys.CRITIC_MICRO: 5}).severity is Severity.WARN
-    assert only("MICRO_NOT_DIVIDING_MINI", {keys.CRITIC_MICRO: 5, keys.USE_V1: False}).severity is Severity.ERROR
+    assert only("MICRO_NOT_DIVIDING_MINI", {keys.CRITIC_MICRO_BATCH: 5}).severity is Severity.WARN
+    assert only("MICRO_NOT_DIVIDING_MINI", {keys.CRITIC_MICRO_BATCH: 5, keys.USE_V1: False}).severity is Severity.ERROR
 
 
 def test_dynamic_batches_make_the_micro_batch_idle() -> None:
@@ -118,7 +118,7 @@ def test_a_train_batch_that_does_not_spread_over_the_gpus_is_refused_by_verl_its
         keys.MINI_BATCH: 252,
         keys.CRITIC_MINI_BATCH: 252,
         keys.ACTOR_MICRO_BATCH: 1,
-        keys.CRITIC_MICRO: 1,
+        keys.CRITIC_MICRO_BATCH: 1,
         keys.LOG_PROB_MICRO_BATCH: 1,
     }
     assert only("TRAIN_NOT_MULTIPLE_OF_GPUS", changes).severity is Severity.ERROR

@@ -33,11 +33,11 @@ def test_without_knowing_what_was_given_the_value_decides() -> None:
 
 
 def test_a_key_that_verl_demands_is_no_warning() -> None:
-    assert only("DEAD_KEY", {}, Facts(given=frozenset({keys.CRITIC_MICRO}))).severity is Severity.INFO
+    assert only("DEAD_KEY", {}, Facts(given=frozenset({keys.CRITIC_MICRO_BATCH}))).severity is Severity.INFO
 
 
 def test_the_critics_micro_batch_lives_in_the_older_trainer() -> None:
-    assert codes({keys.USE_V1: False}, Facts(given=frozenset({keys.CRITIC_MICRO}))) == []
+    assert codes({keys.USE_V1: False}, Facts(given=frozenset({keys.CRITIC_MICRO_BATCH}))) == []
 
 
 def test_a_reward_function_under_its_old_key_is_an_error() -> None:

@@ -10,7 +10,7 @@ from .sound import codes, only
 
 PAIRS = [
     (keys.ACTOR_MICRO_BATCH, keys.ACTOR_MICRO_GLOBAL, {}),
-    (keys.CRITIC_MICRO, keys.CRITIC_MICRO_GLOBAL, {}),
+    (keys.CRITIC_MICRO_BATCH, keys.CRITIC_MICRO_GLOBAL, {}),
     (keys.LOG_PROB_MICRO_BATCH, keys.ROLLOUT_LOG_PROB_MICRO_GLOBAL, {}),
     (keys.REF_MICRO_BATCH, keys.REF_LOG_PROB_MICRO_GLOBAL, {keys.KL_IN_REWARD: True}),
 ]
@@ -34,7 +34,7 @@ def test_dynamic_batches_need_no_sizes() -> None:
         keys.ROLLOUT_LOG_PROB_DYNAMIC: True,
         keys.CRITIC_DYNAMIC: True,
         keys.ACTOR_MICRO_BATCH: None,
-        keys.CRITIC_MICRO: None,
+        keys.CRITIC_MICRO_BATCH: None,
         keys.LOG_PROB_MICRO_BATCH: None,
     }
     assert codes(changes) == []

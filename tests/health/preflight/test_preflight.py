@@ -94,7 +94,7 @@ def test_batches_that_verl_would_accept_pass_and_all_others_are_named(
             keys.MINI_BATCH: mini,
             keys.CRITIC_MINI_BATCH: mini,
             keys.ACTOR_MICRO_BATCH: micro,
-            keys.CRITIC_MICRO: 1,
+            keys.CRITIC_MICRO_BATCH: 1,
             keys.LOG_PROB_MICRO_BATCH: 1,
             keys.ROLLOUT_N: rollout_n,
             keys.GPUS_PER_NODE: gpus,

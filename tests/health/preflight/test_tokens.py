@@ -43,7 +43,7 @@ def test_prompt_and_response_fit_the_model(positions: int, named: bool) -> None:
 
 def test_a_response_that_would_fit_is_proposed() -> None:
     finding = only("SEQUENCE_GT_MODEL_LEN", {keys.ROLLOUT_MODEL_LEN: 700})
-    assert finding.nearest == (f"{keys.MAX_RESPONSE}=188",)
+    assert finding.nearest == (f"{keys.RESPONSE_LENGTH}=188",)
 
 
 def test_the_engines_length_may_not_exceed_the_models() -> None:
@@ -87,7 +87,7 @@ def test_a_budget_above_the_clamp_is_a_warning_only_where_gpu_and_model_are_know
 def test_the_longest_sequence_fits_under_a_token_cap_of_all_its_ranks(cap: int, ranks: int, named: bool) -> None:
     changes = {
         **DYNAMIC,
-        keys.ACTOR_MAX_TOKENS: cap,
+        keys.ACTOR_TOKENS: cap,
         keys.ROLLOUT_LOG_PROB_MAX_TOKENS: 16384,
         keys.ULYSSES: ranks,
     }
@@ -95,11 +95,11 @@ def test_the_longest_sequence_fits_under_a_token_cap_of_all_its_ranks(cap: int, 
 
 
 def test_fixed_batches_have_no_cap() -> None:
-    assert "TOKEN_CAP_LT_SEQ" not in codes({keys.ACTOR_MAX_TOKENS: 10})
+    assert "TOKEN_CAP_LT_SEQ" not in codes({keys.ACTOR_TOKENS: 10})
 
 
 def test_the_critics_cap_holds_always_in_v1() -> None:
-    long = {keys.MAX_RESPONSE: 40_000, keys.ROLLOUT_RESPONSE_LENGTH: 40_000}
+    long = {keys.RESPONSE_LENGTH: 40_000, keys.ROLLOUT_RESPONSE_LENGTH: 40_000}
     finding = only("TOKEN_CAP_LT_SEQ", long)
     assert finding.nearest == (f"+{keys.CRITIC_INFER_MAX_TOKENS}=40512",)
     assert "TOKEN_CAP_LT_SEQ" not in codes({**long, keys.USE_V1: False})

@@ -26,7 +26,6 @@ from sweep.engines.verl.settings import (
 )
 from sweep.engines.verl.warm_table import CPU_ROLLOUT
 
-
 _HEAD = """#!/bin/sh
 # The long run with the winners of all stages: sh best.sh [further verl settings, say trainer.logger=[console,mlflow]]
 """

@@ -51,7 +51,7 @@ def _cut(evidence: Evidence) -> tuple[Finding, ...]:
             confidence=Confidence.HIGH if not evidence.logged(Quantity.LENGTH_MAX) or all_cut else Confidence.MEDIUM,
             advice="cut responses carry no answer: allow longer ones, or penalise length, "
             "or find why the policy does not stop",
-            direction=(Move(Way.RAISE, keys.MAX_RESPONSE),),
+            direction=(Move(Way.RAISE, keys.RESPONSE_LENGTH),),
             source=SOURCE,
             figures=(("cut_share", level),),
         ),
@@ -63,7 +63,7 @@ def _meets_a_maximum(evidence: Evidence) -> bool:
     longest = evidence.recent_series(Quantity.LENGTH_MAX)
     if longest is None:
         return True
-    maximum = evidence.facts.number(keys.MAX_RESPONSE)
+    maximum = evidence.facts.number(keys.RESPONSE_LENGTH)
     if maximum is not None:
         return final_level(longest.values) >= maximum
     return float(np.ptp(longest.values)) == 0
@@ -90,7 +90,7 @@ def _near_limit(evidence: Evidence) -> tuple[Finding, ...]:
             "truncation is likely",
             confidence=Confidence.MEDIUM,
             advice="see whether responses end by themselves; if not, allow longer ones",
-            direction=(Move(Way.CHECK, keys.MAX_RESPONSE),),
+            direction=(Move(Way.CHECK, keys.RESPONSE_LENGTH),),
             source=SOURCE,
             figures=(("share", share),),
         ),

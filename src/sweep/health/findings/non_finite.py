@@ -92,7 +92,7 @@ def _direction(metric: str) -> tuple[Move, ...]:
     if metric.startswith("critic/"):
         return (
             Move(Way.CHECK, keys.CRITIC_MINI_BATCH),
-            Move(Way.CHECK, keys.CRITIC_MICRO),
+            Move(Way.CHECK, keys.CRITIC_MICRO_BATCH),
             Move(Way.LOWER, keys.CRITIC_LR),
         )
     return (

@@ -109,7 +109,7 @@ def _all_zero(evidence: Evidence, reward: Series) -> Finding:
         confidence=Confidence.HIGH if sure and not printed else Confidence.MEDIUM,
         advice="run the reward function by hand on a few responses: wrong answer format, responses cut off before the "
         "answer, a reward key that verl ignores, or a task out of the model's reach",
-        direction=(Move(Way.CHECK, keys.REWARD_PATH), Move(Way.RAISE, keys.MAX_RESPONSE)),
+        direction=(Move(Way.CHECK, keys.REWARD_PATH), Move(Way.RAISE, keys.RESPONSE_LENGTH)),
         source="METHOD section 6",
     )
 

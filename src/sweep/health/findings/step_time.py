@@ -37,7 +37,7 @@ def step_time(evidence: Evidence) -> tuple[Finding, ...]:
             advice="longer responses take longer: treat the lengths, not the hardware"
             if longer
             else "compare the timing of generation and update before and after; then look at the machine",
-            direction=(Move(Way.CHECK, keys.MAX_RESPONSE),) if longer else (),
+            direction=(Move(Way.CHECK, keys.RESPONSE_LENGTH),) if longer else (),
             source="verl#1224",
             figures=(("before_seconds", before), ("now_seconds", now)),
         ),

@@ -220,7 +220,7 @@ def _critic_density(config: Config) -> Iterator[PreflightFinding]:
         return
     micro, longest = whole(config, keys.ACTOR_MICRO_BATCH), sequence_tokens(config)
     fixed = micro * longest if micro and longest else None
-    actor = whole(config, keys.ACTOR_MAX_TOKENS) if flag(config, keys.ACTOR_DYNAMIC_BATCH) else fixed
+    actor = whole(config, keys.ACTOR_TOKENS) if flag(config, keys.ACTOR_DYNAMIC_BATCH) else fixed
     cap = whole(config, keys.CRITIC_INFER_MAX_TOKENS) or CRITIC_TOKENS_DEFAULT
     if actor is not None and cap < CRITIC_SHARE * actor:
         yield info(
@@ -229,7 +229,7 @@ def _critic_density(config: Config) -> Iterator[PreflightFinding]:
             f"a critic has no logits and takes {CRITIC_SHARE} times as many in the same memory; S1's critic "
             "micro-batch of 8 is not read by this trainer",
             nearest=(f"+{keys.CRITIC_INFER_MAX_TOKENS}={CRITIC_SHARE * actor}",),
-            keys=(keys.CRITIC_INFER_MAX_TOKENS, keys.ACTOR_MAX_TOKENS, keys.ACTOR_MICRO_BATCH),
+            keys=(keys.CRITIC_INFER_MAX_TOKENS, keys.ACTOR_TOKENS, keys.ACTOR_MICRO_BATCH),
             source="S1 section 4.1; verl docs/perf/perf_tuning.rst; verl v1/trainer_base.py",
             computed={"critic": cap, "actor": actor},
         )

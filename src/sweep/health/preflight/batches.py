@@ -56,9 +56,11 @@ def roles(config: Config) -> Iterator[Role]:
         yield Role("actor", keys.MINI_BATCH, keys.ACTOR_MICRO_BATCH, place.data_parallel, mini, micro, True)
     mini = whole(config, keys.CRITIC_MINI_BATCH)
     if needs_critic(config) and place.critic_data_parallel and mini is not None:
-        micro = None if flag(config, keys.CRITIC_DYNAMIC) else whole(config, keys.CRITIC_MICRO)
+        micro = None if flag(config, keys.CRITIC_DYNAMIC) else whole(config, keys.CRITIC_MICRO_BATCH)
         counts = not uses_v1(config)
-        yield Role("critic", keys.CRITIC_MINI_BATCH, keys.CRITIC_MICRO, place.critic_data_parallel, mini, micro, counts)
+        yield Role(
+            "critic", keys.CRITIC_MINI_BATCH, keys.CRITIC_MICRO_BATCH, place.critic_data_parallel, mini, micro, counts
+        )
 
 
 def fitting_micro_batches(rows: int) -> list[int]:

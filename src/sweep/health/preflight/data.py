@@ -78,7 +78,7 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
         yield info(
             "OVERLONG_PROMPT_RAISES",
             f"{keys.FILTER_PROMPTS} is false and {keys.TRUNCATION} is error",
-            f"one prompt above {keys.MAX_PROMPT} ends the run when its batch is drawn",
+            f"one prompt above {keys.PROMPT_LENGTH} ends the run when its batch is drawn",
             nearest=(f"{keys.FILTER_PROMPTS}=true", f"{keys.TRUNCATION}=left"),
             keys=(keys.FILTER_PROMPTS, keys.TRUNCATION),
             source="verl utils/dataset/rl_dataset.py",

@@ -47,7 +47,7 @@ DEAD_KEYS = (
         -1,
     ),
     DeadKey("critic.optim.total_training_steps", keys.TOTAL_STEPS, "the trainer overwrites it with its own total", -1),
-    DeadKey(keys.CRITIC_MICRO, f"+{keys.CRITIC_INFER_MAX_TOKENS}", V1_CRITIC, demanded=True, v1_only=True),
+    DeadKey(keys.CRITIC_MICRO_BATCH, f"+{keys.CRITIC_INFER_MAX_TOKENS}", V1_CRITIC, demanded=True, v1_only=True),
     DeadKey("critic.ppo_max_token_len_per_gpu", f"+{keys.CRITIC_INFER_MAX_TOKENS}", V1_CRITIC, 32768, v1_only=True),
     DeadKey(keys.CRITIC_DYNAMIC, f"+{keys.CRITIC_INFER_MAX_TOKENS}", V1_CRITIC, False, demanded=True, v1_only=True),
     DeadKey(

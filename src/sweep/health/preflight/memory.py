@@ -142,7 +142,7 @@ def _cache(config: Config, model: ModelFacts, gpu_gib: float) -> Iterator[Prefli
             f"the KV cache holds about {tokens} tokens, one sequence has up to {longest}",
             "the engine refuses to start",
             nearest=(f"{keys.TENSOR_PARALLEL}={2 * (whole(config, keys.TENSOR_PARALLEL) or 1)}",),
-            keys=(keys.MEMORY_UTILIZATION, keys.TENSOR_PARALLEL, keys.MAX_RESPONSE),
+            keys=(keys.MEMORY_UTILIZATION, keys.TENSOR_PARALLEL, keys.RESPONSE_LENGTH),
             source="vllm-project/vllm#2418, #10517",
             computed=computed,
         )
@@ -207,7 +207,7 @@ def _lighter(config: Config) -> tuple[str, ...]:
 def _logits(config: Config, model: ModelFacts, gpu_gib: float) -> Iterator[PreflightFinding]:
     micro, longest = whole(config, keys.ACTOR_MICRO_BATCH), sequence_tokens(config)
     if flag(config, keys.ACTOR_DYNAMIC_BATCH):
-        tokens = whole(config, keys.ACTOR_MAX_TOKENS)
+        tokens = whole(config, keys.ACTOR_TOKENS)
     else:
         tokens = micro * longest if micro and longest else None
     if not tokens or not model.vocabulary:
@@ -220,7 +220,7 @@ def _logits(config: Config, model: ModelFacts, gpu_gib: float) -> Iterator[Prefl
             f"logits of one micro-batch ({tokens} tokens x {model.vocabulary} entries) take about {logits:.1f} GiB",
             f"a GPU has {gpu_gib:g} GiB; an upper estimate, for sequences at their full length",
             nearest=(f"{keys.ACTOR_MICRO_BATCH}={fitting}", f"{keys.ACTOR_CHUNKED_ENTROPY}=true"),
-            keys=(keys.ACTOR_MICRO_BATCH, keys.ACTOR_MAX_TOKENS),
+            keys=(keys.ACTOR_MICRO_BATCH, keys.ACTOR_TOKENS),
             source="verl-project/verl#2828",
             computed={"logits_gib": round(logits, 2), "tokens": tokens},
         )

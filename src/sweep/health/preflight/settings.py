@@ -121,7 +121,7 @@ def uses_megatron(config: Config) -> bool:
 
 def sequence_tokens(config: Config) -> int | None:
     """Longest sequence in tokens: prompt and response together."""
-    prompt, response = whole(config, keys.MAX_PROMPT), whole(config, keys.MAX_RESPONSE)
+    prompt, response = whole(config, keys.PROMPT_LENGTH), whole(config, keys.RESPONSE_LENGTH)
     return prompt + response if prompt is not None and response is not None else None
 
 

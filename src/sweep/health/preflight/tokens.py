@@ -50,7 +50,7 @@ def token_caps(config: Config) -> Iterator[tuple[str, int, int]]:
     """Key, tokens and sequence-parallel ranks of every cap that a whole sequence must fit under."""
     place = layout(config)
     caps = [
-        (keys.ACTOR_MAX_TOKENS, flag(config, keys.ACTOR_DYNAMIC_BATCH), place.sequence_parallel),
+        (keys.ACTOR_TOKENS, flag(config, keys.ACTOR_DYNAMIC_BATCH), place.sequence_parallel),
         (keys.ROLLOUT_LOG_PROB_MAX_TOKENS, flag(config, keys.ROLLOUT_LOG_PROB_DYNAMIC), place.sequence_parallel),
     ]
     if needs_reference(config):
@@ -75,7 +75,7 @@ def _cap(config: Config, key: str, cap: int, ranks: int) -> Iterator[PreflightFi
         f"{key} {cap} x {ranks} sequence-parallel ranks hold {cap * ranks} tokens, one sequence has up to {longest}",
         "dynamic batches never cut a sequence, so the longest one must fit into a micro-batch",
         nearest=(f"{plus}{key}={-(-longest // ranks)}",),
-        keys=(key, keys.MAX_PROMPT, keys.MAX_RESPONSE),
+        keys=(key, keys.PROMPT_LENGTH, keys.RESPONSE_LENGTH),
         source="verl-project/verl#571; verl docs/perf/best_practices.rst",
         computed={"cap": cap, "ranks": ranks, "sequence": longest},
     )
@@ -116,13 +116,13 @@ def _sequence_against_model(config: Config, facts: Facts) -> Iterator[PreflightF
     positions = facts.model.max_positions
     ceiling, name = (limit, keys.ROLLOUT_MODEL_LEN) if limit else (positions, "the model's max_position_embeddings")
     if longest is not None and ceiling is not None and longest > ceiling:
-        room = ceiling - (whole(config, keys.MAX_PROMPT) or 0)
+        room = ceiling - (whole(config, keys.PROMPT_LENGTH) or 0)
         yield error(
             "SEQUENCE_GT_MODEL_LEN",
             f"prompt and response may reach {longest} tokens, {name} is {ceiling}",
             "a prompt near the limit leaves no room for its response",
-            nearest=(f"{keys.MAX_RESPONSE}={room}",) if room > 0 else (),
-            keys=(keys.MAX_PROMPT, keys.MAX_RESPONSE, keys.ROLLOUT_MODEL_LEN),
+            nearest=(f"{keys.RESPONSE_LENGTH}={room}",) if room > 0 else (),
+            keys=(keys.PROMPT_LENGTH, keys.RESPONSE_LENGTH, keys.ROLLOUT_MODEL_LEN),
             source=SERVER_SOURCE,
             computed={"need": longest, "have": ceiling},
         )
@@ -153,8 +153,8 @@ def _budget_without_chunks(config: Config, facts: Facts) -> Iterator[PreflightFi
 
 def _generated_against_kept(config: Config) -> Iterator[PreflightFinding]:
     pairs = (
-        (keys.ROLLOUT_RESPONSE_LENGTH, keys.MAX_RESPONSE),
-        (keys.ROLLOUT_PROMPT_LENGTH, keys.MAX_PROMPT),
+        (keys.ROLLOUT_RESPONSE_LENGTH, keys.RESPONSE_LENGTH),
+        (keys.ROLLOUT_PROMPT_LENGTH, keys.PROMPT_LENGTH),
     )
     for rollout_key, data_key in pairs:
         generated, kept = whole(config, rollout_key), whole(config, data_key)
