@@ -215,7 +215,7 @@ def _freeze(desk: _Desk, base: Measured, walks: list[Walked]) -> Freeze:
             trial_ids=tuple(dict.fromkeys(ids)),
             reason="; then ".join(reasons)
             + ("" if desk.rule.prove else "; as it looks, confirmed by no other seeds yet"),
-            notes=(*(n for w in walks for n in w.notes), *_article(desk, best)),
+            notes=(*(n for w in walks for n in w.notes), *_article(desk, best), *_time(desk, base)),
             ratio=against(desk.stage, best, base, desk.start),
         )
     )
@@ -226,6 +226,11 @@ def _article(desk: _Desk, best: Measured) -> tuple[str, ...]:
     if desk.rule.article is None or desk.stage.knobs[0].key != keys.MINI_BATCH:
         return ()
     return (eta.reading_of_the_article(desk.stage, desk.rule.article, desk.progress, best.arm),)
+
+
+def _time(desk: _Desk, base: Measured) -> tuple[str, ...]:
+    """Where the time goes that mini-batches are compared by."""
+    return tuple(eta.time_notes(desk.stage, base)) if desk.stage.knobs[0].key == keys.MINI_BATCH else ()
 
 
 def _described(desk: _Desk, knob: Knob, measured: Measured) -> str:

@@ -128,6 +128,12 @@ def _size(stage: Stage, progress: Progress, arm: Arm) -> int:
     return batch_of(progress.base.merged(arm.settings), stage).mini_batch
 
 
+def time_notes(stage: Stage, base: Measured) -> list[str]:
+    """What to know of where the baseline's time goes before its time is compared."""
+    curves = [finished.curve.since(stage.budget.warmup_steps + 1) for finished in base.finished[:1]]
+    return [n for c in curves for n in rollout_note(rollout_share(c.gen_seconds, c.step_seconds))]
+
+
 def rollout_note(share: float) -> list[str]:
     """What to know where generation takes this share of the baseline's step; empty if it is not most of it."""
     if not share > ROLLOUT_BOUND:
@@ -155,8 +161,7 @@ def _freeze(
 ) -> Decision:
     base = measure(stage, progress, BASELINE)
     assert isinstance(base, Measured)
-    curve = base.finished[0].curve.since(stage.budget.warmup_steps + 1)
-    notes += rollout_note(rollout_share(curve.gen_seconds, curve.step_seconds))
+    notes += time_notes(stage, base)
     won = _literal_winner(rule, visits) if rule.literal else _best_of(visits)
     chosen = won.measured if won else base
     why = (
