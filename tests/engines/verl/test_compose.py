@@ -49,8 +49,8 @@ def test_every_key_that_preflight_reads_exists_in_verl_or_is_added_on_purpose() 
         keys.RAY_ADDRESS,
         keys.RAY_TMP,
         keys.ACTOR_MIXED_PRECISION,
-        keys.OWN_SECTION,
     }
+    spelled = {key for key in spelled if not key.startswith(keys.OWN_SECTION)}
     prefixes = {".".join(key.split(".")[:end]) for key in known for end in range(1, 8)}
     assert {key for key in spelled - added if key not in known and key not in prefixes} == set()
 
