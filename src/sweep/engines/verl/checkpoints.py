@@ -10,28 +10,24 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sweep.engines.hosted_runtime import METRICS_FILE
+from sweep.engines.verl.checkpoint_files import PREFIX, complete, tracked_step
 from sweep.ports import Checkpoint
 
 CHECKPOINTS = "checkpoints"
 """Folder of verl's checkpoints in the trial's folder."""
 
-LAST_WHOLE = "latest_checkpointed_iteration.txt"
-"""Names the step of the last whole checkpoint; verl writes it after everything else of that step.
-
-Source: verl 0.9.1 trainer/ppo/v1/trainer_base.py, `_save_checkpoint`.
-"""
-
-STEP_FOLDER = "global_step_"
 PARTS = ("actor", "data.pt")
 """What every checkpoint of verl has; a critic's part is there if the trial has one."""
 
 
 def latest_whole(folder: Path) -> Checkpoint | None:
     """The last whole checkpoint whose steps were all reported: verl saves a step before it reports it."""
-    last_whole = _number(_text(folder / CHECKPOINTS / LAST_WHOLE))
+    last_whole = tracked_step(folder / CHECKPOINTS)
     reported = len(reported_steps(folder))
-    steps = sorted((_number(p.name.removeprefix(STEP_FOLDER)), p) for p in _step_folders(folder))
-    usable = [(step, path) for step, path in steps if 0 < step <= min(last_whole, reported) and _is_whole(path)]
+    steps = sorted((_number(p.name.removeprefix(PREFIX)), p) for p in _step_folders(folder))
+    usable = [
+        (step, path) for step, path in steps if 0 < step <= min(last_whole, reported) and _is_whole(path, last_whole)
+    ]
     return Checkpoint(usable[-1][0], str(usable[-1][1])) if usable else None
 
 
@@ -50,13 +46,14 @@ def reported_steps(folder: Path) -> dict[int, Mapping[str, float]]:
 
 
 def _step_folders(folder: Path) -> list[Path]:
-    return [p for p in (folder / CHECKPOINTS).glob(f"{STEP_FOLDER}*") if p.is_dir()]
+    return [p for p in (folder / CHECKPOINTS).glob(f"{PREFIX}*") if p.is_dir()]
 
 
-def _is_whole(path: Path) -> bool:
+def _is_whole(path: Path, last_whole: int) -> bool:
     """Whether nothing is missing: verl deletes a checkpoint that it keeps no longer part by part."""
     critic = path / "critic"
-    return all((path / part).exists() for part in PARTS) and (not critic.exists() or any(critic.iterdir()))
+    parts = all((path / part).exists() for part in PARTS) and (not critic.exists() or any(critic.iterdir()))
+    return parts and complete(path, last_whole)
 
 
 def _text(path: Path) -> str:

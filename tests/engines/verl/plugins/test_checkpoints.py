@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 from omegaconf import OmegaConf
 
+from sweep.engines.verl.checkpoint_files import MARK, TRACKER, found, newest_complete
 from sweep.engines.verl.plugins import checkpoints
-from sweep.engines.verl.plugins.checkpoints import BEST, MARK, TRACKER, Checkpoints, found, newest_complete
+from sweep.engines.verl.plugins.checkpoints import BEST, Checkpoints
 
 PARTS = ("actor/model.pt", "critic/model.pt", "data.pt")
 

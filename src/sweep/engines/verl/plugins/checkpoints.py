@@ -1,9 +1,7 @@
 """`Checkpoints`: the policy on the files that verl writes, `global_step_N` in the trainer's folder.
 
 verl itself would delete the best checkpoint with the old ones, resume from whatever its tracker file names, and start
-anew without a word if that is gone. Here a mark with the size of each file is written last: a folder whose mark is
-unfinished, or whose files have other sizes, is not complete. Folders that verl wrote without us have no mark and are
-complete up to its tracker file.
+anew without a word if that is gone. Which one is complete is told by `checkpoint_files`.
 
 Only the files that the trainer's own process sees are looked at.
 """
@@ -23,17 +21,20 @@ from typing import Any
 from omegaconf import open_dict
 
 from sweep.core.checkpoint_policy import KEEP_LAST, Best, better, retention
-
-MARK = "sweep_checkpoint.json"
-"""In each complete checkpoint: its step and the bytes of each of its files."""
+from sweep.engines.verl.checkpoint_files import (
+    MARK,
+    PREFIX,
+    complete,
+    found,
+    mark,
+    newest_complete,
+    tracked_step,
+    write,
+)
 
 BEST = "sweep_best.json"
 """Beside the checkpoints: step and reward of the best one."""
 
-TRACKER = "latest_checkpointed_iteration.txt"
-"""Source: verl utils/checkpoint/checkpoint_manager.py."""
-
-PREFIX = "global_step_"
 REWARD = "critic/score/mean"
 
 
@@ -79,37 +80,6 @@ class Checkpoints:
             remove(self._folder / f"{PREFIX}{step}")
         told = {"sweep/checkpoints_kept": float(len(keep.keep))}
         return told | ({"sweep/best_checkpoint_step": float(best.step)} if best else {})
-
-
-def newest_complete(folder: Path) -> Path | None:
-    """The checkpoint to resume from; None if no complete one is there."""
-    step = retention(found(folder), None).resume_from
-    return None if step is None else folder / f"{PREFIX}{step}"
-
-
-def found(folder: Path) -> dict[int, bool]:
-    """Step of each checkpoint in the folder to whether it is complete."""
-    tracked = _tracked(folder)
-    return {step: complete(folder / f"{PREFIX}{step}", tracked) for step in _steps(folder)}
-
-
-def complete(checkpoint: Path, tracked: int) -> bool:
-    """Whether every file is there as it was written; without a mark of ours: whether verl's tracker passed it."""
-    try:
-        files = json.loads((checkpoint / MARK).read_text(encoding="utf-8"))["files"]
-        return all((checkpoint / name).stat().st_size == size for name, size in files.items())
-    except FileNotFoundError:
-        if (checkpoint / MARK).exists():
-            return False  # the mark is there, one of its files is not
-        return int(checkpoint.name.removeprefix(PREFIX)) <= tracked
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        return False
-
-
-def mark(checkpoint: Path, step: int) -> None:
-    """The checkpoint is complete as it lies there."""
-    sizes = {str(file.relative_to(checkpoint)): file.stat().st_size for file in _files(checkpoint)}
-    write(checkpoint / MARK, {"step": step, "files": sizes})
 
 
 def remove(checkpoint: Path) -> None:
@@ -162,7 +132,7 @@ def _resumption(trainer: Any) -> dict[str, str]:
         return {"resume_mode": "resume_path", "resume_from_path": str(newest)}
     if trainer.resume_mode == "resume_path":
         asked = Path(str(trainer.resume_from_path))
-        if not complete(asked, _tracked(asked.parent)):
+        if not complete(asked, tracked_step(asked.parent)):
             near = newest_complete(asked.parent)
             hint = f"the newest complete one is {near}" if near else "none beside it is complete"
             raise ValueError(f"{asked} was not written to its end or is damaged; {hint}")
@@ -177,29 +147,3 @@ def read_best(folder: Path) -> Best | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return best if (folder / f"{PREFIX}{best.step}").is_dir() else None
-
-
-def write(path: Path, content: Mapping[str, object]) -> None:
-    """The file has the content, wholly or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".part")
-    draft.write_text(json.dumps({"version": 1, **content}), encoding="utf-8")
-    os.replace(draft, path)
-
-
-def _files(checkpoint: Path) -> Iterator[Path]:
-    return (file for file in sorted(checkpoint.rglob("*")) if file.is_file() and file.name != MARK)
-
-
-def _steps(folder: Path) -> Iterator[int]:
-    for checkpoint in sorted(folder.glob(f"{PREFIX}*")):
-        number = checkpoint.name.removeprefix(PREFIX)
-        if number.isdigit() and checkpoint.is_dir():
-            yield int(number)
-
-
-def _tracked(folder: Path) -> int:
-    try:
-        return int((folder / TRACKER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return 0
