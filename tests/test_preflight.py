@@ -82,3 +82,17 @@ def test_help_answers_without_loading_anything_heavy() -> None:
 def test_verls_own_objections_stand_beside_ours(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*FINE, "actor_rollout_ref.actor.loss_agg_mode=sum-of-all"]) == 2
     assert "VERL_REFUSES" in capsys.readouterr().out
+
+
+def test_a_text_for_a_number_is_named_with_verls_default(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--no-verl", "data.train_batch_size=512k"]) == 2
+    said = capsys.readouterr().out
+    assert "VALUE_TYPE: data.train_batch_size is '512k', and verl's default is 1024" in said
+
+
+@pytest.mark.parametrize("option", ["--gpus=0", "--gpus=-3", "--gpu-gib=nan", "--gpu-gib=-1", "--steps=0", "--cpus=x"])
+def test_a_machine_that_cannot_be_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(["--no-verl", option])
+    assert refused.value.code == 2
+    assert option.partition("=")[0] in capsys.readouterr().err

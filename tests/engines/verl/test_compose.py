@@ -155,3 +155,26 @@ def test_threads_compose_side_by_side() -> None:
     for thread in threads:
         thread.join()
     assert {nodes: answer.config[keys.NODES] for nodes, answer in answers.items()} == {1: 1, 2: 2, 3: 3, 4: 4}
+
+
+@pytest.mark.parametrize(
+    ("line", "mistyped"),
+    [
+        ("data.train_batch_size=512k", True),
+        ("data.train_batch_size=[1,2]", True),
+        ("data.train_batch_size='512'", False),
+        ("data.train_batch_size=512", False),
+        ("actor_rollout_ref.actor.optim.lr='1e-6'", False),
+        ("actor_rollout_ref.actor.optim.lr=slow", True),
+        ("algorithm.use_kl_in_reward=yes", True),
+        ("algorithm.use_kl_in_reward='False'", True),
+        ("algorithm.use_kl_in_reward=1", False),
+        ("algorithm.use_kl_in_reward=false", False),
+        ("data.train_batch_size=${data.val_batch_size}", False),
+        ("trainer.total_training_steps=null", False),
+        ("trainer.experiment_name=512k", False),
+    ],
+)
+def test_a_value_that_cannot_stand_where_verl_has_a_number_or_a_switch_is_told(line: str, mistyped: bool) -> None:
+    key = line.partition("=")[0]
+    assert (key in compose([line]).mistyped) == mistyped

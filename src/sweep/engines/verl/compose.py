@@ -11,12 +11,12 @@ import importlib.util
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweep.core.overrides import Overrides
+from sweep.core.overrides import Overrides, is_interpolation
 from sweep.errors import ConfigError
 from sweep.health.preflight.facts import UnknownKey
 from sweep.health.preflight.settings import MISSING
@@ -37,12 +37,14 @@ class Composed:
     """A composed configuration, flat, and what became of the overrides.
 
     `given` are the keys that the overrides set, `added` those of them with Hydra's `+`; `unknown` were left out.
+    `mistyped` are given keys whose value is no number or switch where verl's default, which is told, is one.
     """
 
     config: Mapping[str, object]
     given: frozenset[str] = frozenset()
     added: frozenset[str] = frozenset()
     unknown: tuple[UnknownKey, ...] = ()
+    mistyped: Mapping[str, object] = field(default_factory=dict)
 
 
 def config_folder() -> Path:
@@ -79,6 +81,7 @@ def compose(overrides: Sequence[str] | Overrides) -> Composed:
         given=frozenset(entry.key_or_group for entry in known),
         added=frozenset(_added_keys(known, schema)),
         unknown=tuple(_explain(entry, schema) for entry in unknown),
+        mistyped=_mistyped((entry.key_or_group for entry in known), config, schema),
     )
 
 
@@ -132,6 +135,23 @@ def _explain(entry: Override, schema: Mapping[str, object]) -> UnknownKey:
     if schema.get(parent) == {}:
         return UnknownKey(key, (f"+{key}",), f"{parent} is open: a new key in it needs Hydra's +")
     return suggest(key, schema)
+
+
+def _mistyped(given: Iterable[str], config: Mapping[str, object], schema: Mapping[str, object]) -> Mapping[str, object]:
+    return {key: schema[key] for key in given if key in schema and not _is_like(schema[key], config.get(key))}
+
+
+def _is_like(default: object, value: object) -> bool:
+    """Whether the value can stand where verl has the default; a number may be written as text."""
+    if value is None or not isinstance(default, int | float) or is_interpolation(value):
+        return True
+    if isinstance(default, bool) or not isinstance(value, str):
+        return isinstance(value, bool | int | float)
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=8)

@@ -86,6 +86,7 @@ def gather(
         swept=swept,
         added=composed.added,
         unknown_keys=composed.unknown,
+        mistyped=composed.mistyped,
         model=read_model(text(config, keys.MODEL_PATH)),
         critic_model=read_model(text(config, keys.CRITIC_MODEL_PATH)),
         gpu_count=place.gpu_count,

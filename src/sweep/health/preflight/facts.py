@@ -34,13 +34,15 @@ class Facts:
     """Machine, model, data and request around a configuration.
 
     `given` are the keys that were set on purpose, `swept` those that a campaign varies, `added` those given with
-    Hydra's `+`. Sizes of GPUs and disks are GiB. `reward_error` says why the reward function does not load.
+    Hydra's `+`; `mistyped` are keys of a wrong type, with verl's default. Sizes of GPUs and disks are GiB.
+    `reward_error` says why the reward function does not load.
     """
 
     given: frozenset[str] | None = None
     swept: frozenset[str] = frozenset()
     added: frozenset[str] = frozenset()
     unknown_keys: tuple[UnknownKey, ...] = ()
+    mistyped: Mapping[str, object] = field(default_factory=dict)
     model: ModelFacts = field(default_factory=ModelFacts)
     critic_model: ModelFacts = field(default_factory=ModelFacts)
     gpu_count: int | None = None

@@ -40,6 +40,15 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
             source="METHOD section 9",
         )
     yield from _interpolations(config, facts)
+    for key, default in facts.mistyped.items():
+        yield error(
+            "VALUE_TYPE",
+            f"{key} is {config.get(key)!r}, and verl's default is {default!r}",
+            "verl calculates with it and fails, or takes any text for true",
+            nearest=(f"{key}={str(default).lower()}",),
+            keys=(key,),
+            source="verl trainer/config",
+        )
     yield from _rollout_engine(config)
     yield from _sampling(config)
     yield from _warmth(config)

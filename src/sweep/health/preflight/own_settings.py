@@ -38,7 +38,7 @@ def _clip(config: Config) -> Iterator[PreflightFinding]:
             "CLIP_WITHOUT_FLOOR",
             f"the clipping threshold falls by {decay:g} a step and has no floor",
             f"at step 5000 {decay**5000:.2g} of it is left: the policy stands still, and nothing says why",
-            nearest=(f"{keys.CLIP_FLOOR}={FLOOR}",),
+            nearest=(f"+{keys.CLIP_FLOOR}={FLOOR}",),
             keys=(keys.CLIP_DECAY, keys.CLIP_FLOOR),
             source="S0 section 4.1; METHOD section 8",
         )
