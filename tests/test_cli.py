@@ -87,6 +87,15 @@ def test_a_storage_that_cannot_be_opened_exits_2_and_shows_no_password(tmp_path:
     assert "secret" not in done.stderr + done.stdout
 
 
+def test_secrets_of_the_command_line_are_shown_neither_in_a_refusal_nor_in_the_configuration(capsys):
+    secret = ["storage=postgresql://me:hunter2@db/x", "tracking=http://me:hunter2@ml:5000"]
+    assert run([*secret, "budget.steps=none"]) == CONFIGURATION
+    assert run(["--cfg", *secret]) == DONE
+    seen = capsys.readouterr()
+    assert "hunter2" not in seen.out + seen.err
+    assert "postgresql://me:***@db/x" in seen.out and "http://me:***@ml:5000" in seen.out
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_politely_with_the_command_to_go_on(number: int, tmp_path: Path):
     arguments = ["engine=rehearsal", "model=smollm2-135m", "budget.steps=400", "budget.seeds=8", "campaign=long"]

@@ -152,3 +152,50 @@ def test_rays_own_variables_are_kept_from_the_process_but_for_those_that_let_it_
 
 def test_gpus_that_a_user_chose_stay_visible() -> None:
     assert clean_environment({"CUDA_VISIBLE_DEVICES": "1"}, {}) == {"CUDA_VISIBLE_DEVICES": "1"}
+
+
+def test_messages_stay_until_a_command_says_that_they_were_answered(host: RuntimeHost) -> None:
+    for step in range(3):
+        host.put({"step": step})
+    assert [m["number"] for m in host.receive(0, 0.0)] == [1, 2, 3]
+    assert [m["number"] for m in host.receive(2, 0.0)] == [3]
+    assert [m["number"] for m in host.receive(0, 0.0)] == [1, 2, 3], "a driver that takes over reads them again"
+    host.send({"type": "trial", "id": "t2"}, answered=2)
+    assert [m["number"] for m in host.receive(0, 0.0)] == [3]
+    host.put({"step": 3})
+    assert [m["number"] for m in host.receive(3, 0.0)] == [4]
+
+
+def test_a_driver_that_takes_over_learns_what_the_process_is_doing_and_the_former_one_cannot_end_it() -> None:
+    host = RuntimeHost(f"test-owner-{os.getpid()}", {"reuse": True})
+    host.attend("first")
+    pid = host.start(["-c", "import time; time.sleep(60)"], {})
+    host.send({"type": "trial", "id": "t1"})
+    state = host.attend("second")
+    assert state == {
+        "label": {"reuse": True}, "command": {"type": "trial", "id": "t1"}, "pid": pid, "exit_code": None,
+    }  # fmt: skip
+    assert host.kill("first") == [] and alive(pid) and not host.owned_by("first")
+    assert host.owned_by("second") and host.kill("second") == []
+    until(lambda: not alive(pid))
+
+
+class Left(RuntimeHost):
+    """Notes that it was abandoned."""
+
+    left = False
+
+    def abandoned(self) -> None:
+        self.left = True
+
+
+def test_a_host_that_no_driver_calls_ends_its_process_and_one_that_is_called_does_not() -> None:
+    attended = Left(f"test-attended-{os.getpid()}", unattended_seconds=1.0)
+    forgotten = Left(f"test-forgotten-{os.getpid()}", unattended_seconds=1.0)
+    pids = [h.start(["-c", "import time; time.sleep(60)"], {}) for h in (attended, forgotten)]
+    end = time.monotonic() + 20.0
+    while not forgotten.left and time.monotonic() < end:
+        attended.receive(0, 0.1)
+    assert forgotten.left and not alive(pids[1])
+    assert not attended.left and alive(pids[0])
+    assert attended.kill() == []

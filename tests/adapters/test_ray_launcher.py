@@ -164,3 +164,32 @@ def test_an_address_where_nobody_answers_is_a_configuration_error_that_says_what
 
 def test_closing_twice_or_unopened_does_nothing() -> None:
     RayLauncher(ClusterSettings()).close()
+
+
+def test_on_a_given_cluster_a_process_outlives_its_driver_and_the_next_one_has_it(launcher: RayLauncher) -> None:
+    eventually(everything_is_free)
+    script = (
+        "import sys, time\nfrom sweep.adapters.ray_launcher import ClusterSettings, RayLauncher\n"
+        "driver = RayLauncher(ClusterSettings(address=sys.argv[1]))\n"
+        "host = driver.launch('sweep-c1-t1', ['-c', sys.argv[2]], {}, label={'reuse': True})\n"
+        "host.send({'type': 'trial', 'id': 't1'})\nprint(host.receive(0, 200.0)[0]['pid'], flush=True)\ntime.sleep(600)\n"
+    )
+    lost = subprocess.Popen(
+        [sys.executable, "-c", script, launcher._address, HOLDER], stdout=subprocess.PIPE, text=True
+    )
+    assert lost.stdout is not None
+    pid = int(lost.stdout.readline())
+    lost.kill()
+    lost.wait()
+    lost.stdout.close()
+    second = RayLauncher(ClusterSettings(address=launcher._address))
+    second._address = launcher._address
+    assert second.left("sweep-c2-") == []
+    (host,) = second.left("sweep-c1-")
+    assert (host.label, host.command) == ({"reuse": True}, {"type": "trial", "id": "t1"})
+    (ready,) = host.receive(0, 10.0)
+    assert ready["pid"] == pid and alive(pid) and free_gpus() == 1
+    host.close()
+    assert not alive(pid)
+    eventually(everything_is_free, seconds=10.0)
+    assert second.left("sweep-c1-") == []

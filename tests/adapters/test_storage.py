@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from sweep.adapters.redaction import redacted, without_secrets
+from sweep.adapters.redaction import redacted, scrubbed, without_secrets
 from sweep.adapters.storage import (
     default_url,
     open_engine,
@@ -180,3 +180,17 @@ def test_two_campaigns_can_make_one_new_database_at_once(tmp_path: Path) -> None
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("sweep storage=postgresql://me:pw@db:5/x stage=kl", "sweep storage=postgresql://me:***@db:5/x stage=kl"),
+        ("http://ml?token=abc&run=1", "http://ml?token=***&run=1"),
+        ("+api.hf_token=abc trainer.n=1", "+api.hf_token=*** trainer.n=1"),
+        ("max_num_batched_tokens=512 tokenizer=x", "max_num_batched_tokens=512 tokenizer=x"),
+        ("sqlite:////runs/a1/optuna.db at 10.0.0.1:6379", "sqlite:////runs/a1/optuna.db at 10.0.0.1:6379"),
+    ],
+)  # fmt: skip
+def test_any_text_is_shown_without_its_secrets(text: str, shown: str) -> None:
+    assert scrubbed(text) == shown

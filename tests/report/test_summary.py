@@ -6,9 +6,12 @@ import json
 import os
 from dataclasses import replace
 
+import pytest
 import yaml
 
 from sweep.core import verl_keys as keys
+from sweep.errors import StageHalted
+from sweep.report.failures import failure_lines
 from sweep.report.summary import write_summary
 from tests.fakes import Script
 from tests.fakes_store import MemoryStore
@@ -68,3 +71,23 @@ def test_failures_of_stages_that_were_not_wanted_do_not_count(tmp_path):
     _, store = finished_campaign(tmp_path, script)
     plan = replace(planned(), wanted=("kl",))
     assert write_summary(plan, store, tmp_path, None).failed_trials == 0
+
+
+def test_failed_attempts_of_a_trial_that_went_on_are_in_the_table_and_do_not_count_as_failed_trials(tmp_path):
+    failures = iter([True])
+
+    def script(trial, warm):
+        return Script(dies_at=3, log="connection reset") if next(failures, False) else Script(metrics=response(trial))
+
+    plan, store = finished_campaign(tmp_path, script)
+    summary = write_summary(plan, store, tmp_path, None)
+    assert summary.failed_trials == 0
+    assert "failed in minibatch, attempt 1: " in summary.text and "connection reset" in summary.text
+
+
+def test_failures_of_a_stage_that_was_halted_are_listed_too(tmp_path):
+    bench = Bench(tmp_path, script=lambda trial, warm: Script(dies_at=5, log="a bug"))
+    with pytest.raises(StageHalted):
+        bench.run()
+    (line,) = failure_lines(bench.plan, MemoryStore(bench.disk))
+    assert line.startswith("failed in minibatch: ") and "a bug" in line

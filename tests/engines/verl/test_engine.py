@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sweep import ports
 from sweep.adapters.ray_host import MAILBOX_VARIABLE
 from sweep.adapters.ray_launcher import RayLauncher
 from sweep.core.failure import FailureClass
@@ -22,8 +24,8 @@ from sweep.engines.verl.engine import VerlEngine
 from sweep.engines.verl.environment import Machine, cpu_engine, gpu_engine
 from sweep.errors import ConfigError, EngineError
 from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
-from sweep.ports import DeviceMemory
-from tests.engines.fake_launcher import FakeLauncher
+from sweep.ports import Checkpoint, DeviceMemory
+from tests.engines.fake_launcher import FakeHost, FakeLauncher
 from tests.fakes import FakeClock
 from tests.ray_cluster import eventually, free_resources
 
@@ -307,3 +309,82 @@ def test_real_verl_that_hangs_while_it_starts_is_ended_without_remains(
     assert isinstance(ended.outcome, Failed) and ended.outcome.failure_class is FailureClass.HANG
     assert all(tagged(r.name) == {} for r in engine._runtimes)
     fleet.close()
+
+
+def left_by_an_earlier_driver(launcher: FakeLauncher, base: Trial, now: Trial | None) -> FakeHost:
+    """A host as a driver that died leaves it: started with one trial, working on another one."""
+    label = {"trial": base.to_json(), "reuse": True, "extras": [], "resumed": 0}
+    command = None if now is None else {"type": "trial", "id": now.id}
+    host = FakeHost(f"sweep-a1-{base.id}-0123", label, command)
+    launcher.before.append(host)
+    return host
+
+
+def test_what_still_runs_a_wanted_trial_is_adopted_and_tells_it_from_the_start(tmp_path: Path) -> None:
+    launcher = FakeLauncher(CPU=16, GPU=1)
+    engine = VerlEngine(launcher, cpu_engine(), campaign="a1")
+    host = left_by_an_earlier_driver(launcher, trial(seed=1), now=trial(seed=2))
+    host.say(type="started", id=trial(seed=2).id, reset_seconds=1.0, warm=True)
+    host.say(type="step", id=trial(seed=2).id, step=1, metrics={"critic/score/mean": 0.5})
+    runtime = engine.adopt({trial(seed=2): tmp_path})[trial(seed=2).id]
+    assert [type(e).__name__ for e in runtime.events(0.0)] == ["TrialStarted", "Stepped"]
+    assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 1
+    assert runtime.serves(trial(seed=3)) and not host.closed
+
+
+@pytest.mark.parametrize("now", [None, trial(seed=5)])
+def test_what_idles_or_runs_something_else_is_ended(tmp_path: Path, now: Trial | None) -> None:
+    launcher = FakeLauncher(CPU=16, GPU=1)
+    engine = VerlEngine(launcher, cpu_engine(), campaign="a1")
+    host = left_by_an_earlier_driver(launcher, trial(seed=1), now)
+    assert engine.adopt({trial(seed=2): tmp_path}) == {}
+    assert host.closed
+
+
+def test_a_process_of_another_campaign_is_left_alone(tmp_path: Path) -> None:
+    launcher = FakeLauncher(CPU=16, GPU=1)
+    other = VerlEngine(launcher, cpu_engine(), campaign="a2")
+    host = left_by_an_earlier_driver(launcher, trial(seed=1), now=trial(seed=1))
+    assert other.adopt({trial(seed=1): tmp_path}) == {} and not host.closed
+
+
+def test_a_trial_that_goes_on_is_started_from_its_checkpoint_and_tells_the_steps_before_it(tmp_path: Path) -> None:
+    rows = [{"version": 1, "step": s, "data": {"critic/score/mean": s / 10}} for s in (1, 2, 3)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    launcher = FakeLauncher(CPU=16, GPU=1)
+    engine = VerlEngine(launcher, cpu_engine())
+    runtime = engine.start(trial(), tmp_path, reuse=False, checkpoint=Checkpoint(2, "/ck/global_step_2"))
+    runtime.submit(trial(), tmp_path)
+    assert "trainer.resume_from_path='/ck/global_step_2'" in launcher.launched[0][0]
+    launcher.hosts[0].say(type="started", id=trial().id, reset_seconds=0.0, warm=False)
+    launcher.hosts[0].say(type="step", id=trial().id, step=3, metrics={"critic/score/mean": 0.31})
+    assert [e.step for e in runtime.events(0.0) if isinstance(e, ports.Stepped)] == [1, 2, 3]
+    written = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [row["data"]["critic/score/mean"] for row in written] == [0.1, 0.2, 0.31]
+
+
+def test_fewer_trials_run_at_once_while_a_node_is_away_and_none_of_them_is_infeasible(tmp_path: Path) -> None:
+    node = {"CPU": 16.0, "GPU": 1.0}
+    launcher = FakeLauncher(node, node)
+    engine = VerlEngine(launcher, gpu_engine(Machine(), slots=2))
+    engine.check(trial())
+    assert engine.slots == 2
+    launcher.found = [node]
+    assert engine.slots == 1
+    launcher.found = []
+    assert engine.slots == 1
+    with pytest.raises(EngineError, match="the Ray cluster has 0"):
+        engine.start(trial(), tmp_path)
+
+
+def test_without_a_number_of_slots_the_cluster_is_filled() -> None:
+    engine = VerlEngine(FakeLauncher({"CPU": 64, "GPU": 4}, {"CPU": 10, "GPU": 4}), gpu_engine(Machine(), slots=0))
+    engine.check(trial())
+    assert engine.slots == 7  # the second node has CPUs for three
+
+
+def test_a_trial_for_which_no_node_has_the_gpus_together_could_never_run(tmp_path: Path) -> None:
+    node = {"CPU": 32.0, "GPU": 1.0}
+    engine = VerlEngine(FakeLauncher(node, node), GPU)
+    with pytest.raises(ConfigError, match="2 GPUs and 6 CPUs together"):
+        engine.start(trial(**{"trainer.n_gpus_per_node": 2}), tmp_path)
