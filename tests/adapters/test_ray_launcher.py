@@ -172,7 +172,8 @@ def test_on_a_given_cluster_a_process_outlives_its_driver_and_the_next_one_has_i
         "import sys, time\nfrom sweep.adapters.ray_launcher import ClusterSettings, RayLauncher\n"
         "driver = RayLauncher(ClusterSettings(address=sys.argv[1]))\n"
         "host = driver.launch('sweep-c1-t1', ['-c', sys.argv[2]], {}, label={'reuse': True})\n"
-        "host.send({'type': 'trial', 'id': 't1'})\nprint(host.receive(0, 200.0)[0]['pid'], flush=True)\ntime.sleep(600)\n"
+        "host.send({'type': 'trial', 'id': 't1'})\n"
+        "print(host.receive(0, 200.0)[0]['pid'], flush=True)\ntime.sleep(600)\n"
     )
     lost = subprocess.Popen(
         [sys.executable, "-c", script, launcher._address, HOLDER], stdout=subprocess.PIPE, text=True
