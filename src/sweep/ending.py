@@ -103,10 +103,11 @@ def _last_words(ending: Ending) -> str:
 def deserves_a_cold_run(run: Run, ending: Ending, outcome: Outcome, reused: bool) -> bool:
     """Whether the failure may be the runtime's past rather than the trial's own doing, and this is the first attempt.
 
-    True for a failed attempt on a runtime with a reset path that cannot serve on, if the attempt was warm or did not
-    get past its reset; and for one that did not get past loading its checkpoint.
+    False if the process was killed from outside: that says nothing about its past. True for a failed attempt on a
+    runtime with a reset path that cannot serve on, if the attempt was warm or did not get past its reset; and for one
+    that did not get past loading its checkpoint.
     """
-    if not isinstance(outcome, Failed) or ending.reusable or run.cold:
+    if not isinstance(outcome, Failed) or ending.reusable or run.cold or _ended_from_outside(ending):
         return False
     if run.checkpoint is not None and run.started_at is None:
         return True

@@ -24,7 +24,8 @@ def trained(
             place = folder / "checkpoints" / f"global_step_{step}" / part
             place.mkdir(parents=True)
             (place / "model.pt").write_text("weights")
-        (folder / "checkpoints" / f"global_step_{step}" / "data.pt").write_text("order")
+        for file in ("data.pt", "sweep_sample_ids.json"):
+            (folder / "checkpoints" / f"global_step_{step}" / file).write_text("order")
     folder.joinpath("checkpoints").mkdir(exist_ok=True)
     said = str(max(saved, default=0)) if last_whole is None else last_whole
     folder.joinpath("checkpoints", "latest_checkpointed_iteration.txt").write_text(said)

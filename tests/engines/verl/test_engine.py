@@ -26,6 +26,7 @@ from sweep.errors import ConfigError, EngineError
 from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
 from sweep.ports import Checkpoint, DeviceMemory
 from tests.engines.fake_launcher import FakeHost, FakeLauncher
+from tests.engines.verl.live_verl import MEASURED
 from tests.fakes import FakeClock
 from tests.ray_cluster import eventually, free_resources
 
@@ -252,20 +253,27 @@ def real(launcher: RayLauncher) -> Iterator[VerlEngine]:
     eventually(lambda: free_resources() == before, seconds=10.0)
 
 
+SAVING = {
+    "trainer.save_freq": 2,
+    "+sweep.schedule_steps": 100,
+    "actor_rollout_ref.rollout.max_num_seqs": 1,  # so that rounding cannot depend on which requests share a batch
+}
+
+
 @pytest.mark.verl
-def test_real_verl_serves_a_cold_a_stopped_and_a_warm_trial_and_survives_the_death_of_its_driver(
+def test_real_verl_serves_a_cold_a_stopped_and_a_warm_trial_which_goes_on_from_its_checkpoint_when_killed(
     tmp_path: Path, real: VerlEngine, world: dict[str, object]
 ) -> None:
-    engine, base = real, Overrides.of(world)
+    engine, base = real, Overrides.of(world | SAVING)
     assert engine.versions()["verl"] == "0.9.1"
-    first, stopped, killed = Trial(base, 1, 3), Trial(base, 2, 200), Trial(base, 3, 4)
+    whole, stopped, killed = Trial(base, 3, 8), Trial(base, 2, 200), Trial(base, 3, 12)
     fleet = Fleet(
         engine,
         folder_of=lambda t: tmp_path / t.id,
         classify=lambda log: (FailureClass.UNKNOWN, log[-500:]),
         timeouts=Timeouts(900, 300, 120),
     )
-    for one in (first, stopped, killed):
+    for one in (whole, stopped, killed):
         fleet.submit(one)
     events: list[FleetEvent] = []
     while fleet._queue or fleet._busy():
@@ -273,21 +281,35 @@ def test_real_verl_serves_a_cold_a_stopped_and_a_warm_trial_and_survives_the_dea
             events.append(event)
             if isinstance(event, Stepped) and event.trial == stopped and event.step == 2:
                 fleet.stop(stopped.id, "the test says so")
-            if isinstance(event, Stepped) and event.trial == killed and len(engine._runtimes) == 1:
+            if isinstance(event, Stepped) and event.trial == killed and event.step == 3 and len(engine._runtimes) == 1:
                 drivers = [p for p, c in tagged(engine._runtimes[0].name).items() if "verl.trainer.main_ppo" in c]
                 assert len(drivers) == 1
                 os.kill(drivers[0], signal.SIGKILL)
+            if isinstance(event, Ended) and isinstance(event.outcome, Failed):
+                assert event.outcome.failure_class is FailureClass.ENV_FAULT
+                saved = engine.checkpoint(event.trial, tmp_path / event.trial.id)
+                fleet.submit(event.trial, resume=True)
     fleet.close()
     names = {r.name for r in engine._runtimes}
     assert all(tagged(name) == {} for name in names)
-    ends = {e.trial: e.outcome for e in events if isinstance(e, Ended)}
-    assert isinstance(ends[first], Finished), ends[first]
-    assert isinstance(ends[stopped], Diverged) and ends[stopped].reason == "the test says so"
-    assert isinstance(ends[killed], Finished), ends[killed]
+    ends = [(e.trial, type(e.outcome)) for e in events if isinstance(e, Ended)]
+    assert ends == [(whole, Finished), (stopped, Diverged), (killed, Failed), (killed, Finished)]
     warm = [(e.trial, e.warm) for e in events if isinstance(e, Started)]
-    assert warm == [(first, False), (stopped, True), (killed, True), (killed, False)]
-    assert ends[killed].curve.steps == (1, 2, 3, 4)
-    assert len(names) == 2
+    assert warm == [(whole, False), (stopped, True), (killed, True), (killed, False)]
+    assert len(names) == 2 and saved is not None and saved.step >= 2
+    went_on = [e for e in events[_last_start(events, killed) :] if isinstance(e, Stepped)]
+    assert [e.step for e in went_on] == list(range(1, 13))
+    undisturbed = [e for e in events if isinstance(e, Stepped) and e.trial == whole]
+    assert [done(e) for e in went_on[:8]] == [done(e) for e in undisturbed], "a resumed trial is not the same trial"
+
+
+def _last_start(events: list[FleetEvent], trial: Trial) -> int:
+    return max(i for i, e in enumerate(events) if isinstance(e, Started) and e.trial == trial)
+
+
+def done(event: Stepped) -> dict[str, float]:
+    """What the step did, without how fast it was."""
+    return {k: v for k, v in event.metrics.items() if not MEASURED.search(k)}
 
 
 @pytest.mark.verl

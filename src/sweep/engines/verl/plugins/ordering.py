@@ -17,14 +17,14 @@ class RunningIds:
     def __init__(self) -> None:
         self.restart()
 
-    def restart(self) -> None:
-        """The next id is the first again."""
-        self._next = 0
+    def restart(self, given: int = 0) -> None:
+        """So many ids count as given; the next is the first again unless a run goes on."""
+        self.given = given
 
     def uuid4(self) -> str:
         """The next id, of ten digits and without an underscore, which verl uses as separator."""
-        self._next += 1
-        return f"{self._next:010d}"
+        self.given += 1
+        return f"{self.given:010d}"
 
 
 def sort_key(key: str) -> tuple[str, int, int]:

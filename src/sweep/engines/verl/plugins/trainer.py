@@ -23,6 +23,7 @@ from sweep.engines.mailbox import NoMailbox, open_mailbox
 from sweep.engines.verl.plugins import (
     checkpoints,
     data_sets,
+    id_state,
     kl_state,
     local_rewards,
     schedule,
@@ -109,7 +110,7 @@ class SweepTrainer(PPOTrainerSync):  # type: ignore[misc]
 
     def start_processes(self) -> None:
         """Seeds every process and gives workers and rollout what the plug-ins need, new process or not."""
-        self.ids.restart()
+        self.ids.restart(id_state.load(self))
         self.kl_loss_band.start()
         seed_process(self.seed)
         fresh = self.global_steps == 0
@@ -188,6 +189,7 @@ class SweepTrainer(PPOTrainerSync):  # type: ignore[misc]
 
     def _save_checkpoint(self) -> None:
         self.checkpoints.begins(self.global_steps)
+        id_state.save(self)
         with checkpoints.verls_own_deletion_off(self.config):
             super()._save_checkpoint()
         kl_state.save(self)

@@ -1,0 +1,30 @@
+"""The number of sample ids given out, in checkpoints: a resumed run goes on counting.
+
+A request's random numbers are seeded by its sample's id. Counting from the first again, steps after a resumption would
+draw what the first steps drew.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+FILE = "sweep_sample_ids.json"
+
+
+def save(trainer: Any) -> None:
+    """In the folder of this step's checkpoint, before verl calls it whole, lies how many ids were given."""
+    file = _file(trainer)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"given": trainer.ids.given}))
+
+
+def load(trainer: Any) -> int:
+    """How many ids the run had given that this one resumes from; 0 if it resumes from none."""
+    file = _file(trainer)
+    return int(json.loads(file.read_text())["given"]) if trainer.global_steps and file.exists() else 0
+
+
+def _file(trainer: Any) -> Path:
+    return Path(trainer.config.trainer.default_local_dir, f"global_step_{trainer.global_steps}", FILE)
