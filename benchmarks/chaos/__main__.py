@@ -1,4 +1,5 @@
-"""`make chaos`: every fault of the list, one part after another; `PARTS=kills,disk` runs some of them.
+"""`make chaos`: every fault of the list, one part after another; `PARTS=kills,disk` runs some of them,
+`KILLS=5 SEED=8` kills the real driver another number of times at other moments.
 
 The last line is `N faults, 0 lost, 0 repeated`; anything lost or repeated is named above it and ends with exit code 1.
 """
@@ -18,9 +19,9 @@ PARTS: dict[str, Callable[[], Tally]] = {
     "kills-2": lambda: kills.after_every_event(slots=2),
     "postgres": outages.postgres_restarts,
     "disk": outages.full_disks,
-    "driver": lambda: real.driver_kills(real.undisturbed()),
-    "trial": lambda: real.trial_kills(real.undisturbed()),
-    "node": lambda: real.node_and_driver_lost(real.undisturbed()),
+    "driver": real.driver_kills,
+    "trial": real.trial_kills,
+    "node": real.node_and_driver_lost,
 }
 
 

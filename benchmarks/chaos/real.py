@@ -33,11 +33,8 @@ VERL = (
 )
 """Small enough for ten starts in minutes; equal to the last bit whenever it is run."""
 
-KILLS = 10
-KILL_SECONDS = (5.0, 60.0)
-"""A driver lives so long before it is killed: from its start to the middle of a campaign."""
-
-SEED = 7
+KILLS = int(os.environ.get("KILLS", "10"))
+SEED = int(os.environ.get("SEED", "7"))
 PATIENCE_SECONDS = 420.0
 
 
@@ -125,18 +122,21 @@ class Drive:
 
 
 @cache
-def undisturbed() -> State:
-    """The end of the campaign that nothing happens to."""
+def undisturbed() -> tuple[State, float]:
+    """The end of the campaign that nothing happens to, and the seconds that it takes."""
+    begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         drive = Drive(Path(folder))
         drive.start()
         if drive.finish():
             raise RuntimeError(f"the campaign fails by itself:\n{drive.console()[-3000:]}")
-        return drive.state()
+        return drive.state(), time.monotonic() - begin
 
 
-def driver_kills(calm: State) -> Tally:
-    """The driver killed at random moments until it has been killed ten times, over as many campaigns as that takes."""
+def driver_kills() -> Tally:
+    """The driver killed `KILLS` times, each at a random moment of a whole campaign's time, over as many campaigns as
+    that takes."""
+    calm, seconds = undisturbed()
     moments, tally = random.Random(SEED), Tally()
     while tally.faults < KILLS:
         with tempfile.TemporaryDirectory() as folder:
@@ -144,7 +144,7 @@ def driver_kills(calm: State) -> Tally:
             faults: list[tuple[State, dict[str, int]]] = []
             drive.start()
             while tally.faults + len(faults) < KILLS:
-                time.sleep(moments.uniform(*KILL_SECONDS))
+                time.sleep(moments.uniform(0.0, seconds))
                 if not drive.kill():
                     break
                 faults.append((drive.state(), touched(drive.home)))
@@ -153,9 +153,9 @@ def driver_kills(calm: State) -> Tally:
     return tally
 
 
-def trial_kills(calm: State) -> Tally:
+def trial_kills() -> Tally:
     """verl's process killed in the middle of a campaign's first trial, which is cold, and of a later one."""
-    tally = Tally()
+    (calm, _), tally = undisturbed(), Tally()
     with tempfile.TemporaryDirectory() as folder:
         drive = Drive(Path(folder))
         drive.start()
@@ -169,11 +169,11 @@ def trial_kills(calm: State) -> Tally:
     return tally
 
 
-def node_and_driver_lost(calm: State) -> Tally:
+def node_and_driver_lost() -> Tally:
     """On a Ray cluster of two nodes: the driver killed while two trials run, then one of the nodes."""
     from ray.cluster_utils import Cluster
 
-    tally = Tally()
+    (calm, _), tally = undisturbed(), Tally()
     size = {"num_cpus": 16, "num_gpus": 1, "object_store_memory": 2**28, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=size)
     try:
