@@ -66,6 +66,7 @@ class Bench:
         self.slots = slots
         self.gpu_hours: float | None = None
         self.engines: list[ScriptedEngine] = []
+        self.reuse = True
         self.left: list[ScriptedRuntime] = []
         self.checkpoints: dict[str, Checkpoint] = {}
 
@@ -80,6 +81,7 @@ class Bench:
             classify=lambda log: (class_of(log), log),
             clock=clock,
             sleep=clock.advance,
+            reuse=self.reuse,
         )
         campaign = Campaign(
             self.plan,
@@ -396,3 +398,49 @@ def test_an_unfrozen_stage_is_frozen_again_from_its_trials_and_those_on_top_of_i
     store.close()
     assert {w.stage for w in bench.run()} == {w.stage for w in first}
     assert len(bench.trained()) == before
+
+@pytest.mark.parametrize(("hangs", "ends"), [(1, Finished), (2, Failed)])
+def test_a_trial_that_hangs_is_tried_once_more_from_its_checkpoint(tmp_path, hangs: int, ends: type):
+    fails = iter([True] * hangs)
+
+    def script(trial, warm):
+        quiet = trial.overrides.get(keys.LAM) == 0.95 and next(fails, False)
+        return Script(hangs_at=5) if quiet else Script(metrics=response(trial))
+
+    bench = Bench(tmp_path, script=script)
+    bench.reuse = False
+    bench.checkpoints = EveryTrial(Checkpoint(4, "global_step_4"))
+    bench.run()
+    (record,) = [
+        r for r in bench.store.records(bench.plan.stage("lr_lambda")) if r.trial.overrides.get(keys.LAM) == 0.95
+    ]
+    assert isinstance(record.outcome, ends)
+    attempts = [r for e in bench.engines for r in e.started if r.given[0] == record.trial]
+    assert [r.checkpoint for r in attempts] == [None, Checkpoint(4, "global_step_4")]
+
+
+class EveryTrial(dict):
+    """The same checkpoint for every trial."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+
+    def get(self, key, default=None):
+        return self._checkpoint
+
+
+def test_a_rung_above_one_that_ran_out_of_memory_is_recorded_without_a_runtime(tmp_path):
+    def script(trial, warm):
+        if tokens(trial) >= 1024:
+            return Script(dies_at=0, log="CUDA out of memory")
+        return Script(metrics=response(trial))
+
+    ladder = "stages.token_budget.ladder.ladders.token_budget"
+    bench = Bench(
+        tmp_path, "stage=token_budget", "stages.token_budget.follows=[]", f"{ladder}.climb=false", script=script
+    )
+    bench.run()
+    by_tokens = {tokens(r.trial): r.outcome for r in bench.store.records(bench.plan.stage("token_budget"))}
+    assert by_tokens[1024].failure_class is FailureClass.OOM_GPU
+    assert by_tokens[2048].failure_class is FailureClass.INFEASIBLE_CONFIG and "gpu memory" in by_tokens[2048].message
+    assert all(tokens(t) < 2048 for e in bench.engines for r in e.started for t in r.given)
