@@ -437,7 +437,12 @@ def test_a_rung_above_one_that_ran_out_of_memory_is_recorded_without_a_runtime(t
 
     ladder = "stages.token_budget.ladder.ladders.token_budget"
     bench = Bench(
-        tmp_path, "stage=token_budget", "stages.token_budget.follows=[]", f"{ladder}.climb=false", script=script
+        tmp_path,
+        "stage=token_budget",
+        "stages.token_budget.follows=[]",
+        "stages.token_budget.budget.trials=8",
+        f"{ladder}.climb=false",
+        script=script,
     )
     bench.run()
     by_tokens = {tokens(r.trial): r.outcome for r in bench.store.records(bench.plan.stage("token_budget"))}
