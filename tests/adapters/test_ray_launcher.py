@@ -189,7 +189,7 @@ def test_on_a_given_cluster_a_process_outlives_its_driver_and_the_next_one_has_i
     (host,) = second.left("sweep-c1-")
     assert (host.label, host.command) == ({"reuse": True}, {"type": "trial", "id": "t1"})
     (ready,) = host.receive(0, 10.0)
-    assert ready["pid"] == pid and alive(pid) and free_gpus() == 1
+    assert ready["pid"] == pid and alive(pid) and free_gpus() == 0
     host.close()
     assert not alive(pid)
     eventually(everything_is_free, seconds=10.0)

@@ -163,7 +163,9 @@ def test_a_failed_trial_that_leaves_verl_sound_is_followed_by_a_warm_one(launche
     assert isinstance(second, Finished) and len(engine.started) == 1
 
 
-def test_a_killed_driver_is_noticed_and_a_warm_trial_is_run_once_more(launcher: RayLauncher, tmp_path: Path) -> None:
+def test_a_killed_driver_is_noticed_and_its_trial_can_be_handed_over_again(
+    launcher: RayLauncher, tmp_path: Path
+) -> None:
     engine = FakeTrainerEngine(launcher)
     fleet = Fleet(engine, folder_of=lambda t: tmp_path / t.id, classify=classify, timeouts=Timeouts(60, 20, 5))
     fleet.submit(trial())
@@ -171,13 +173,18 @@ def test_a_killed_driver_is_noticed_and_a_warm_trial_is_run_once_more(launcher: 
     events: list[FleetEvent] = []
     killed = False
     while fleet._queue or fleet._busy():
-        events += fleet.wait(1.0)
+        news = fleet.wait(1.0)
+        events += news
         warm = [e for e in events if isinstance(e, Stepped) and e.trial.seed == 1]
         if warm and not killed:
             os.kill(int(warm[0].metrics["pid"]), signal.SIGKILL)
             killed = True
+        if any(isinstance(e, Ended) and isinstance(e.outcome, Failed) for e in news):
+            fleet.submit(warm[0].trial, resume=True)
     fleet.close()
-    assert killed and [type(o) for o in outcomes(events)] == [Finished, Finished]
+    first, failed, again = outcomes(events)
+    assert killed and isinstance(first, Finished) and isinstance(again, Finished)
+    assert isinstance(failed, Failed) and failed.failure_class is FailureClass.ENV_FAULT
     assert [e.warm for e in events if isinstance(e, Started)] == [False, True, False]
     rows = [json.loads(x)["step"] for x in (tmp_path / trial("slow", 1, 20).id / METRICS_FILE).read_text().splitlines()]
     assert rows == list(range(1, 21))
