@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -41,14 +42,20 @@ def postgres_restarts() -> Tally:
             with tempfile.TemporaryDirectory() as folder:
                 plan = plan_in(Path(folder), storage=server.new_database())
                 name = "PostgreSQL restarted" + (", driver killed" if kills else "")
-                _outages(name, plan, Path(folder, "log"), server.stop, server.start, kills, tally, undisturbed)
+                _outages(
+                    name, plan, Path(folder, "log"), lambda pid: server.stop(), lambda pid: server.start(), kills,
+                    tally, undisturbed,
+                )  # fmt: skip
     finally:
         server.close()
     return tally
 
 
 def full_disks() -> Tally:
-    """The campaign's file system is full for a while: a tmpfs of a few MiB that another file fills."""
+    """The campaign's file system is full for a while: a tmpfs of a few MiB that another file fills.
+
+    Without the right to mount one, no file of the driver may grow for a while, which is named so.
+    """
     tally = Tally()
     with tempfile.TemporaryDirectory() as folder:
         calm = plan_in(Path(folder))
@@ -56,10 +63,11 @@ def full_disks() -> Tally:
         undisturbed = State.of(calm)
     for kills in (False, True):
         with tempfile.TemporaryDirectory() as folder, small_disk(Path(folder, "disk")) as disk:
-            plan = plan_in(disk)
-            name = "disk full" + (", driver killed" if kills else "")
-            filler = disk / "filler"
-            _outages(name, plan, Path(folder, "log"), partial(fill, filler), filler.unlink, kills, tally, undisturbed)
+            fault, take_away, give_back = "files may not grow", files_stay_small, files_may_grow
+            if os.path.ismount(disk):
+                fault, take_away, give_back = "disk full", *filled(disk / "filler")
+            name = fault + (", driver killed" if kills else "")
+            _outages(name, plan_in(disk), Path(folder, "log"), take_away, give_back, kills, tally, undisturbed)
     return tally
 
 
@@ -67,24 +75,27 @@ def _outages(
     name: str,
     plan: CampaignPlan,
     log: Path,
-    take_away: Callable[[], object],
-    give_back: Callable[[], object],
+    take_away: Callable[[int], object],
+    give_back: Callable[[int], object],
     kills: bool,
     tally: Tally,
     undisturbed: State,
 ) -> None:
-    """An outage after each of `AFTER_TRIALS`; with `kills` the driver dies in each and is started again after it."""
+    """An outage after each of `AFTER_TRIALS`; with `kills` the driver dies in each and is started again after it.
+
+    What takes away and gives back is told the driver's process id.
+    """
     pid = in_process(partial(drive, plan, log, seconds=TRIAL_SECONDS))
     faults: list[tuple[State, int]] = []
     for count in AFTER_TRIALS:
         _until(lambda count=count: len(handed_out(log)) >= count)  # type: ignore[misc]
         faults.append((State.of(plan), len(handed_out(log))))
-        take_away()
+        take_away(pid)
         time.sleep(OUTAGE_SECONDS)
         if kills:
             os.kill(pid, signal.SIGKILL)
             ended(pid)
-        give_back()
+        give_back(pid)
         if kills:
             pid = in_process(partial(drive, plan, log, seconds=TRIAL_SECONDS))
     code = ended(pid)
@@ -99,19 +110,21 @@ def _outages(
 
 @contextmanager
 def small_disk(place: Path) -> Iterator[Path]:
-    """A file system of a few MiB, which only root can mount.
-
-    Raises:
-        PermissionError: if it cannot be mounted.
-    """
+    """A file system of a few MiB, which only root can mount; a plain folder without the right to."""
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", str(place)]
     if subprocess.run(mount, capture_output=True).returncode:
-        raise PermissionError("a small file system can only be mounted by root")
+        yield place
+        return
     try:
         yield place
     finally:
         subprocess.run(["umount", "--lazy", str(place)], check=True)  # readers may still be open
+
+
+def filled(filler: Path) -> tuple[Callable[[int], object], Callable[[int], object]]:
+    """What fills the filler's file system, and what empties it again; neither cares about the process."""
+    return lambda pid: fill(filler), lambda pid: filler.unlink()
 
 
 def fill(filler: Path) -> None:
@@ -123,6 +136,17 @@ def fill(filler: Path) -> None:
                     pass
             except OSError:
                 continue
+
+
+def files_stay_small(pid: int) -> None:
+    """Every write of the process beyond a file's first byte fails."""
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+
+
+def files_may_grow(pid: int) -> None:
+    """The limit is gone, as far as the process is still there."""
+    with suppress(ProcessLookupError):
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
 def _until(condition: Callable[[], object], seconds: float = 120.0) -> None:
