@@ -111,8 +111,11 @@ class Fleet:
         return frozenset(found)
 
     def room(self) -> int:
-        """How many more trials could start at once if they were submitted now."""
-        return max(0, self._engine.slots - len(self._due()) - len(self._busy()))
+        """How many more trials could start at once if they were submitted now.
+
+        A trial that waits for its next attempt counts: no other shall be decided on without its result.
+        """
+        return max(0, self._engine.slots - len(self._queue) - len(self._busy()))
 
     def runtime_of(self, trial_id: str) -> str:
         """Name of the runtime that serves the trial now, empty if none does; another thread may ask."""
