@@ -248,6 +248,9 @@ def test_a_trial_that_cannot_run_costs_no_runtime_and_is_recorded_as_infeasible(
     assert [f.failure_class for f in failed] == [FailureClass.INFEASIBLE_CONFIG]
 
 
+SHIPPED = ("confirm.seeds=2", *(f"stages.{name}.rule=bracket" for name in ("minibatch", "kl", "lr_lambda")))
+
+
 def test_the_shipped_rules_end_in_a_confirmation_on_seeds_that_no_stage_used(tmp_path):
     bench = Bench(tmp_path, *SHIPPED)
     winners = {w.stage: w for w in bench.run()}

@@ -89,9 +89,6 @@ def tokens(trial: Trial) -> int:
     return int(trial.overrides.get(keys.MAX_BATCHED_TOKENS))
 
 
-SHIPPED = ("confirm.seeds=2", *(f"stages.{name}.rule=bracket" for name in ("minibatch", "kl", "lr_lambda")))
-
-
 @pytest.mark.parametrize(("hangs", "ends"), [(1, Finished), (2, Failed)])
 def test_a_trial_that_hangs_is_tried_once_more_from_its_checkpoint(tmp_path, hangs: int, ends: type):
     fails = iter([True] * hangs)
