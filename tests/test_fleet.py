@@ -450,8 +450,17 @@ def test_a_trial_that_the_cluster_could_never_take_is_infeasible() -> None:
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "kind"), [(-9, "ENV_FAULT"), (137, "ENV_FAULT"), (None, "ENV_FAULT"), (1, "UNKNOWN")]
+    ("exit_code", "log", "kind"),
+    [
+        (-9, "", "ENV_FAULT"),
+        (137, "", "ENV_FAULT"),
+        (None, "", "ENV_FAULT"),
+        (-9, "CUDA out of memory", "OOM_GPU"),
+        (1, "", "UNKNOWN"),
+    ],
 )
-def test_a_process_that_was_killed_from_outside_met_an_environment_fault(exit_code: int | None, kind: str) -> None:
-    engine = ScriptedEngine(FakeClock(), script=lambda t, warm: Script(dies_at=2, exit_code=exit_code))
+def test_a_process_that_was_killed_from_outside_met_an_environment_fault_unless_memory_ran_out(
+    exit_code: int | None, log: str, kind: str
+) -> None:
+    engine = ScriptedEngine(FakeClock(), script=lambda t, warm: Script(dies_at=2, exit_code=exit_code, log=log))
     assert only_failure(run(fleet_of(engine), trial(steps=5))).failure_class is FailureClass[kind]

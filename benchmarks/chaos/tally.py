@@ -11,7 +11,7 @@ from sweep.adapters.optuna_store import OptunaStore
 from sweep.core.outcome import to_json
 from sweep.core.plan import CampaignPlan
 
-MEASURED = ("step_seconds", "gen_seconds", "rollout_tokens_per_s", "throughput")
+MEASURED = ("step_seconds", "gen_seconds", "rollout_tokens_per_s", "tokens_per_s_per_gpu", "peak_gib", "free_gib")
 """Series of a real trial's curve that tell how fast it was, not what it did."""
 
 

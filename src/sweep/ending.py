@@ -79,8 +79,8 @@ def _why(run: Run, ending: Ending, log: str, classify: Classify) -> tuple[Failur
         doing = "start" if not run.ready else "log a step"
         return FailureClass.HANG, f"its runtime did not {doing} within {ending.silent_seconds:g} s"
     failure_class, cause = classify("\n".join(t for t in (log, ending.error) if t))
-    if failure_class is FailureClass.UNKNOWN and _ended_from_outside(ending):
-        failure_class = FailureClass.ENV_FAULT
+    if _ended_from_outside(ending) and failure_class not in OUT_OF_MEMORY:
+        failure_class = FailureClass.ENV_FAULT  # whatever else its console says, that did not end it
     return failure_class, "; ".join(t for t in (_last_words(ending), cause) if t)
 
 
@@ -88,6 +88,9 @@ def _ended_from_outside(ending: Ending) -> bool:
     """Whether somebody killed the process or its node is lost: nothing that the trial itself could do."""
     return ending.gone and (ending.exit_code is None or ending.exit_code in KILLED)
 
+
+OUT_OF_MEMORY = (FailureClass.OOM_GPU, FailureClass.OOM_HOST)
+"""What the kernel or Ray kills a process for, saying so elsewhere on the console."""
 
 KILLED = (-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
 """Exit codes of a process that was killed, as Python and as a shell count them."""
