@@ -84,7 +84,9 @@ class RayHost:
         answer = getattr(self._actor, method).remote(*arguments)
         try:
             return ray.get(answer, timeout=CALL_SECONDS + wait_seconds)  # type: ignore[no-any-return]
-        except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):
+        except ray.exceptions.RayTaskError:
+            raise  # the host lives and its method failed
+        except ray.exceptions.RayError:  # actor, node, object or answer lost: Ray has an error for each
             return lost
 
 
