@@ -224,7 +224,8 @@ class KeptOpen:
     """The session's launcher for an engine that closes its own: a process can have one Ray cluster only."""
 
     def __init__(self, launcher: RayLauncher) -> None:
-        self.resources, self.launch, self.call = launcher.resources, launcher.launch, launcher.call
+        self.nodes, self.left = launcher.nodes, launcher.left
+        self.launch, self.call = launcher.launch, launcher.call
 
     def close(self) -> None:
         """The session ends it."""
