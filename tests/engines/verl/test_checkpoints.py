@@ -9,21 +9,25 @@ from pathlib import Path
 import pytest
 
 from sweep.engines.verl.checkpoints import latest_whole, reported_steps
-from sweep.engines.verl.plugins.checkpoints import mark
 
 
-def trained(folder: Path, *, reported: int = 10, saved: tuple[int, ...] = (4, 8)) -> Path:
+def trained(
+    folder: Path, *, reported: int = 10, saved: tuple[int, ...] = (4, 8), last_whole: str | None = None
+) -> Path:
     """A trial's folder after so many reported steps."""
     rows = [
         json.dumps({"version": 1, "step": s, "data": {"critic/score/mean": s / 10}}) for s in range(1, reported + 1)
     ]
     folder.joinpath("metrics.jsonl").write_text("".join(f"{row}\n" for row in rows))
     for step in saved:
-        place = folder / "checkpoints" / f"global_step_{step}"
-        (place / "actor").mkdir(parents=True)
-        (place / "actor" / "model.pt").write_text("weights")
-        (place / "data.pt").write_text("order")
-        mark(place, step)
+        for part in ("actor", "critic"):
+            place = folder / "checkpoints" / f"global_step_{step}" / part
+            place.mkdir(parents=True)
+            (place / "model.pt").write_text("weights")
+        (folder / "checkpoints" / f"global_step_{step}" / "data.pt").write_text("order")
+    folder.joinpath("checkpoints").mkdir(exist_ok=True)
+    said = str(max(saved, default=0)) if last_whole is None else last_whole
+    folder.joinpath("checkpoints", "latest_checkpointed_iteration.txt").write_text(said)
     return folder
 
 
@@ -38,8 +42,13 @@ def test_it_is_the_last_one_whose_steps_were_all_reported(tmp_path: Path, report
     assert step(trained(tmp_path, reported=reported)) == expected
 
 
-@pytest.mark.parametrize("part", ["actor", "data.pt", "sweep_checkpoint.json"])
-def test_one_that_is_not_whole_is_not_used(tmp_path: Path, part: str) -> None:
+@pytest.mark.parametrize(("said", "expected"), [("8", 8), ("4", 4), ("", 0), ("x", 0)])
+def test_what_verl_has_not_called_whole_is_not_used(tmp_path: Path, said: str, expected: int) -> None:
+    assert step(trained(tmp_path, last_whole=said)) == expected
+
+
+@pytest.mark.parametrize("part", ["actor", "data.pt", "critic/model.pt"])
+def test_one_that_verl_is_deleting_is_not_used(tmp_path: Path, part: str) -> None:
     path = trained(tmp_path) / "checkpoints" / "global_step_8" / part
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert step(tmp_path) == 4
