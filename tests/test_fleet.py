@@ -464,3 +464,14 @@ def test_a_process_that_was_killed_from_outside_met_an_environment_fault_unless_
 ) -> None:
     engine = ScriptedEngine(FakeClock(), script=lambda t, warm: Script(dies_at=2, exit_code=exit_code, log=log))
     assert only_failure(run(fleet_of(engine), trial(steps=5))).failure_class is FailureClass[kind]
+
+
+def test_a_refused_trial_is_judged_by_its_own_error_and_not_by_what_earlier_trials_left_on_the_console() -> None:
+    script = Script(
+        ends_at=0, error="ValueError: mini batch 64 exceeds batch 8", reusable=True, log="CUDA out of memory"
+    )
+    (ended,) = outcomes(run(fleet_of(ScriptedEngine(FakeClock(), script=lambda t, warm: script)), trial()))
+    assert isinstance(ended, Failed) and ended.failure_class is FailureClass.UNKNOWN
+    broken = Script(ends_at=0, error="the engine is dead", reusable=False, log="CUDA out of memory")
+    (ended,) = outcomes(run(fleet_of(ScriptedEngine(FakeClock(), script=lambda t, warm: broken), reuse=False), trial()))
+    assert isinstance(ended, Failed) and ended.failure_class is FailureClass.OOM_GPU

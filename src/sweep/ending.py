@@ -78,7 +78,8 @@ def _why(run: Run, ending: Ending, log: str, classify: Classify) -> tuple[Failur
     if ending.silent_seconds is not None:
         doing = "start" if not run.ready else "log a step"
         return FailureClass.HANG, f"its runtime did not {doing} within {ending.silent_seconds:g} s"
-    failure_class, cause = classify("\n".join(t for t in (log, ending.error) if t))
+    own = ending.reusable and ending.error  # such a runtime's console holds what earlier trials left
+    failure_class, cause = classify(ending.error if own else "\n".join(t for t in (log, ending.error) if t))
     if _ended_from_outside(ending) and failure_class not in OUT_OF_MEMORY:
         failure_class = FailureClass.ENV_FAULT  # whatever else its console says, that did not end it
     return failure_class, "; ".join(t for t in (_last_words(ending), cause) if t)
