@@ -194,6 +194,13 @@ def test_no_trial_starts_on_a_gpu_that_is_nearly_full(
         engine.start(trial(**settings), tmp_path)
 
 
+def test_memory_is_looked_at_on_the_gpus_of_one_node_since_no_lease_spans_two(tmp_path: Path) -> None:
+    launcher = FakeLauncher({"CPU": 64, "GPU": 4}, {"CPU": 64, "GPU": 4})
+    engine = VerlEngine(launcher, GPU, memory_probe=FakeMemory(1.0))
+    engine.start(trial(**{"trainer.n_gpus_per_node": 4, "trainer.nnodes": 2}), tmp_path)
+    assert launcher.gpus_called == [4]
+
+
 def test_on_the_cpu_no_memory_is_asked_for(tmp_path: Path) -> None:
     launcher = FakeLauncher(CPU=16, GPU=1)
     engine = VerlEngine(launcher, cpu_engine(), memory_probe=FakeMemory(1.0))

@@ -23,7 +23,7 @@ from sweep.engines.verl.environment import Machine, inspect, notices, offline_va
 from sweep.engines.verl.settings import (
     EngineSettings,
     complete,
-    gpus_of,
+    gpus_per_node,
     launch_arguments,
     resumed_from,
     worker_variables,
@@ -83,7 +83,7 @@ class VerlEngine:
         self._require_place(trial)
         folder = folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        before = self._memory.in_use(gpus_of(trial), least_free_gib(trial))
+        before = self._memory.in_use(gpus_per_node(trial), least_free_gib(trial))  # a node; in verl every rank is asked
         overrides = self._complete(trial, folder, reuse)
         if checkpoint is not None:
             overrides = overrides.merged(resumed_from(checkpoint.path))
@@ -153,7 +153,7 @@ class VerlEngine:
             free_name(folder, "runtime", ".log"),
             command=command if reuse else None,
             serves=self.same_runtime if reuse else None,
-            on_closed=lambda: self._memory.await_free(gpus_of(trial), before),
+            on_closed=lambda: self._memory.await_free(gpus_per_node(trial), before),
             before={s: m for s, m in reported_steps(folder).items() if s <= resumed},
         )
         self._runtimes.append(runtime)
