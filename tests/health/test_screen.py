@@ -258,3 +258,13 @@ def test_a_kl_spike_that_came_back_is_a_warning_of_its_own() -> None:
 def test_without_a_configuration_missing_kl_makes_no_verdict_unless_the_updates_show_it() -> None:
     moving = told({SCORE: line(0.2, 0.6, 50), "actor/ppo_kl": [0.0005] * 50})
     assert moving.verdict == "OK" and Code.KL_NOT_MEASURED in codes(moving)
+
+
+@pytest.mark.parametrize(("level", "severity"), [(0.25, Severity.WARN), (0.02, Severity.INFO)])
+def test_a_controller_at_its_bound_is_told_while_it_is_there(level: float, severity: Severity) -> None:
+    bound = "sweep/kl_coef_at_bound"
+    held = told({KL: [level] * 120, bound: [0.0] * 100 + [1.0] * 20})
+    found = the(held, Code.KL_COEF_AT_BOUND)
+    assert (found.first_step, found.last_step, found.severity) == (101, 120, severity)
+    assert Code.KL_COEF_AT_BOUND not in codes(told({KL: [level] * 120, bound: [1.0] * 119 + [0.0]}))
+    assert Code.KL_COEF_AT_BOUND not in codes(told({KL: [level] * 120}))

@@ -37,6 +37,7 @@ class Code(Enum):
     REWARD_PLATEAU = "the reward is on a plateau"
     REWARD_STALLED = "the reward no longer grows, under noise"
     KL_HIGH = "KL to the reference is above its band"
+    KL_COEF_AT_BOUND = "the KL controller has come to a bound"
     KL_TOO_LOW = "KL to the reference is below its band"
     UPDATE_TOO_LARGE = "single updates move the policy far"
     MEMORY_CREEP = "memory use creeps up"

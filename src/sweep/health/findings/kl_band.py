@@ -23,19 +23,20 @@ from sweep.health.trend import episodes, final_level, fit_line, level_points
 
 SOURCE = "S0 sections 1.1 and 2.2; METHOD section 3"
 STRONGER = (Move(Way.RAISE, keys.KL_COEF, "at most 0.01"), Move(Way.LOWER, keys.ACTOR_LR))
+AT_BOUND = "sweep/kl_coef_at_bound"
+"""Metric of our controller: 1 while it has come to a bound and can do no more."""
+
 WEAKER = (Move(Way.LOWER, keys.KL_COEF, "at least 0.0005"),)
 
 
 def kl_band(evidence: Evidence) -> tuple[Finding, ...]:
-    """At most one finding about the level of KL to the reference."""
+    """At most one finding about the level of KL to the reference, and one about a controller that can do no more."""
     kl = evidence.recent(Quantity.REFERENCE_KL)
     if kl is None:
         return _not_measured(evidence)
-    for rule in (_explosion, _negative, _spikes, _high, _low):
-        finding = rule(evidence, kl)
-        if finding is not None:
-            return (finding,)
-    return ()
+    level = (finding for rule in (_explosion, _negative, _spikes, _high, _low) if (finding := rule(evidence, kl)))
+    first = next(level, None)
+    return (*(() if first is None else (first,)), *_at_bound(evidence, kl))
 
 
 def band(limits: Limits, unit: Unit) -> tuple[float, float]:
@@ -156,6 +157,31 @@ def _low(evidence: Evidence, kl: Measured) -> Finding | None:
         else "nothing to do while the reward rises",
         WEAKER if stuck else (),
         confidence=Confidence.MEDIUM,
+    )
+
+
+def _at_bound(evidence: Evidence, kl: Measured) -> tuple[Finding, ...]:
+    """Our controller says so itself, at each step until a reading lies in the band again."""
+    held = evidence.table.series(AT_BOUND)
+    if held is None or held.values[-1] != 1.0:
+        return ()
+    high = _mean(kl.series, evidence.limits) > evidence.limits.kl_actions[1]
+    free = np.flatnonzero(held.values != 1.0)
+    first = int(held.steps[free[-1] + 1]) if len(free) else int(held.steps[0])
+    return (
+        Finding(
+            code=Code.KL_COEF_AT_BOUND,
+            severity=Severity.WARN if high else Severity.INFO,
+            metric=AT_BOUND,
+            first_step=first,
+            last_step=int(held.steps[-1]),
+            seen="KL is still outside its band, and the coefficient is at its bound",
+            advice="a stronger penalty is out of its range: lower the learning rate, or widen the range on purpose"
+            if high
+            else "the penalty holds nothing back any more; the reward tells whether that matters",
+            direction=(Move(Way.LOWER, keys.ACTOR_LR), Move(Way.RAISE, keys.COEF_MAX)) if high else (),
+            source="S0 sections 1.3 and 2.2",
+        ),
     )
 
 

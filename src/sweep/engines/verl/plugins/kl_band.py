@@ -17,8 +17,6 @@ HIGH_KL_NATS = 0.18
 RAISE_FACTOR = 1.2
 LOWER_FACTOR = 0.8
 INTERVAL_STEPS = 100
-AT_BOUND = "sweep/kl_coef_at_bound"
-"""Metric: 1 once the controller has come to a bound and can do no more, else 0."""
 MIN_COEFFICIENT = 0.0005
 MAX_COEFFICIENT = 0.01
 

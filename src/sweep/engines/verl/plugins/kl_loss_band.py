@@ -15,8 +15,9 @@ from typing import Any
 from omegaconf import open_dict
 
 from sweep.engines.verl.plugins import kl_state
-from sweep.engines.verl.plugins.kl_band import AT_BOUND, KlBand, KlBandSettings
+from sweep.engines.verl.plugins.kl_band import KlBand, KlBandSettings
 from sweep.engines.verl.plugins.kl_band_hook import BAND
+from sweep.health.findings.kl_band import AT_BOUND
 
 KL_METRIC = "actor/kl_loss"
 

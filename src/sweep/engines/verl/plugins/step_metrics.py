@@ -12,8 +12,8 @@ from typing import Any
 
 from sweep.core.clip_schedule import max_norm
 from sweep.engines.verl.plugins import device_memory, preemptions
-from sweep.engines.verl.plugins.kl_band import AT_BOUND
 from sweep.engines.verl.warm_table import CPU_ROLLOUT
+from sweep.health.findings.kl_band import AT_BOUND
 
 
 class StepMeter:
