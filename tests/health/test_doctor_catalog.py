@@ -130,3 +130,7 @@ def test_an_entry_added_by_a_user_is_recognised_without_any_code() -> None:
 def test_asking_for_an_unknown_code_is_an_error() -> None:
     with pytest.raises(ConfigError, match="NO_SUCH"):
         CATALOG.named("NO_SUCH")
+
+
+def test_no_source_is_cut_by_a_mark_that_yaml_takes_for_a_comment() -> None:
+    assert [f.code for f in load_catalog().failures if f.source.rstrip().endswith((",", ";"))] == []
