@@ -64,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
         print(f"sweep: {_shown(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        again = _shown(" ".join(["python -m sweep", *arguments]))
+        again = _command(arguments)
         print(f"sweep: interrupted; finished trials are kept, go on with: {again}", file=sys.stderr)
         return INTERRUPTED
 
@@ -76,11 +76,15 @@ def _shown(text: str) -> str:
     return scrubbed(text)
 
 
+def _command(arguments: Sequence[str]) -> str:
+    """The command line to be pasted into a shell, without its secrets."""
+    return _shown(" ".join(["python -m sweep", *map(shlex.quote, arguments)]))
+
+
 def _with_more(arguments: Sequence[str], error: BudgetSpent) -> str:
     """The same command with twice the budget."""
     key = "budget.gpu_hours="
-    kept = [shlex.quote(a) for a in arguments if not a.startswith(key)]
-    return " ".join(["python -m sweep", *kept, f"{key}{2 * error.limit:g}"])
+    return _command([*(a for a in arguments if not a.startswith(key)), f"{key}{2 * error.limit:g}"])
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -81,7 +81,10 @@ def run_trial(trainer: Any, reset: Any, mailbox: Mailbox, command: Mapping[str, 
         with _environment(command.get("env") or {}):
             reset.run(command)
             seconds = time.perf_counter() - started
-            print(f"[sweep] trial {trial.id}: reset in {seconds:.2f} s, fixed batch off by {reset.gaps}", flush=True)
+            print(
+                f"[sweep] trial {trial.id}: reset in {seconds:.2f} s {reset.part_seconds}, off by {reset.gaps}",
+                flush=True,
+            )
             seen = {"reset_seconds": seconds, "warm": warm, "fixed_batch": reset.gaps}
             mailbox.put({"type": "started", "id": trial.id, **seen})
             trainer.train(trial)

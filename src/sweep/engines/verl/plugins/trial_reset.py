@@ -6,6 +6,7 @@ Leaving one out is what the tests of this module do.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -38,6 +39,8 @@ class TrialReset:
         trainer.call_workers(reset.take_snapshot)
         self.start = trainer.call_workers(reset.state, LOSS_FIELDS)
         self.start_outputs = trainer.call_workers(fixed_batch.outputs)
+        self.part_seconds: dict[str, float] = {}
+        """Part to what it took in the last reset."""
         self.gaps: dict[str, float] = {}
         """Role to how far its outputs on the fixed batch were from the start's when the guard last looked."""
 
@@ -50,8 +53,11 @@ class TrialReset:
         """
         wanted = trial_config.compose(command["overrides"])
         trial_config.check(wanted, self.trainer.start_config)
-        for part in self.parts(command, wanted).values():
+        self.part_seconds.clear()
+        for name, part in self.parts(command, wanted).items():
+            begun = time.perf_counter()
             part()
+            self.part_seconds[name] = round(time.perf_counter() - begun, 3)
 
     def parts(self, command: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Callable[[], None]]:
         """Name to action, in order."""
