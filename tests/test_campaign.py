@@ -12,13 +12,14 @@ from sweep.campaign import Campaign, trial_folder
 from sweep.config import compose, to_plan
 from sweep.core import verl_keys as keys
 from sweep.core.failure import FailureClass
-from sweep.core.outcome import Failed, Finished
+from sweep.core.outcome import Diverged, Failed, Finished
 from sweep.core.plan import found_by
 from sweep.core.trial import Trial
 from sweep.errors import BudgetSpent, ConfigError, EngineError, StageHalted
 from sweep.fleet import Fleet
 from sweep.ports import Checkpoint
 from sweep.purse import Purse
+from sweep.report.failures import ended_badly
 from sweep.report.summary import best_settings
 from tests.fakes import FakeClock, Script, ScriptedEngine, ScriptedRuntime, flat_metrics
 from tests.fakes_store import Disk, DriverKilled, MemoryStore, RecordingObserver
@@ -323,3 +324,40 @@ def test_an_unfrozen_stage_is_frozen_again_from_its_trials_and_those_on_top_of_i
     store.close()
     assert {w.stage for w in bench.run()} == {w.stage for w in first}
     assert len(bench.trained()) == before
+
+
+def losing(script_gain):
+    """Candidates gain that share of what the baseline does; every run has a little luck of its own."""
+
+    def script(trial: Trial, warm: bool) -> Script:
+        own = trial.overrides.get(keys.MINI_BATCH) != 16
+        luck = 1 + 0.01 * ((int(trial.id, 16) % 7) - 3) / 3
+
+        def metrics(step: int) -> dict[str, float]:
+            gain = 0.4 * luck * (script_gain if own else 1.0)
+            return flat_metrics(step) | {"critic/score/mean": 0.1 + gain * step / trial.steps}
+
+        return Script(metrics=metrics)
+
+    return script
+
+
+SEVERAL = ("stage=minibatch", "budget.seeds=4", "budget.steps=40", "stages.minibatch.budget.trials=6")
+
+
+def test_a_running_trial_that_is_certain_to_lose_is_given_up_half_way_and_is_no_failure(tmp_path):
+    bench = Bench(tmp_path, *SEVERAL, "stages.minibatch.rule=bracket", script=losing(0.3))
+    (winner,) = bench.run()
+    records = bench.store.records(bench.plan.stage("minibatch"))
+    given_up = [r.outcome for r in records if isinstance(r.outcome, Diverged)]
+    assert given_up
+    assert all(o.given_up and 20 <= o.curve.last_step < 40 and "can still reach" in o.reason for o in given_up)
+    assert winner.choice.settings.get(keys.MINI_BATCH, 16) == 16
+    assert not any(ended_badly(r) for r in records)
+
+
+@pytest.mark.parametrize("settings", [("budget.early_stop=false",), ("budget.seeds=1",)])
+def test_nothing_is_given_up_where_it_is_switched_off_or_no_spread_was_measured(tmp_path, settings):
+    bench = Bench(tmp_path, *SEVERAL, "stages.minibatch.rule=bracket", *settings, script=losing(0.3))
+    bench.run()
+    assert all(r.finished for r in bench.store.records(bench.plan.stage("minibatch")))

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sweep.core import failure_policy
+from sweep.core.curve import Curve
 from sweep.core.decision import Ask, Freeze, Halt, Launch, Wait
 from sweep.core.failure import FailureClass
-from sweep.core.outcome import Failed, Finished, Outcome
+from sweep.core.outcome import Diverged, Failed, Finished, Outcome
 from sweep.core.overrides import Overrides
 from sweep.core.plan import CampaignPlan, found_by
 from sweep.core.progress import Progress, Proposal, replicated
@@ -26,7 +27,9 @@ from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
 from sweep.ports import Observer, Store
 from sweep.purse import Purse, paid_outcomes
 from sweep.stages import decide, objective
+from sweep.stages.hopeless import hopeless
 from sweep.stages.memory_bound import MemoryBound
+from sweep.stats.early import is_checkpoint
 
 WAIT_SECONDS = 1.0
 """Longest single wait for events; only bounds how fast an interrupt is noticed."""
@@ -73,6 +76,9 @@ class Campaign:
         self._versions = tuple(sorted((versions or {}).items()))
         self._purse = purse or Purse()
         self._running: dict[str, Running] = {}
+        self._rows: dict[str, dict[int, Mapping[str, float]]] = {}
+        self._given_up: set[str] = set()
+        self._progress = Progress(plan.base, ())
         self._memory = MemoryBound()
         self._ruled_out = 0
         self._idle_faults: Counter[str] = Counter()
@@ -119,9 +125,9 @@ class Campaign:
         return winner
 
     def _search(self, stage: Stage, base: Overrides, upstream: tuple[Winner, ...]) -> Freeze:
-        progress = self._start_of(stage, base, upstream)
+        self._progress = self._start_of(stage, base, upstream)
         while True:
-            progress = progress.later(self._store.records(stage))
+            progress = self._progress = self._progress.later(self._store.records(stage))
             decision = decide(stage, progress)
             match decision:
                 case Launch(proposals) if self._fleet.room():
@@ -246,15 +252,29 @@ class Campaign:
             return
         match event:
             case Started(trial, _, start_seconds):
+                self._rows.pop(trial.id, None)
                 self._purse.started(trial.id, start_seconds)
             case Stepped(trial, step, metrics):
                 self._idle_faults.clear()
+                self._rows.setdefault(trial.id, {})[step] = metrics
+                if self._plan.early_stop and is_checkpoint(step, trial.steps):
+                    self._give_up_if_hopeless(run)
                 for observer in self._observers:
                     observer.stepped(run.stage, trial, step, metrics)
             case Ended(trial, outcome):
+                self._rows.pop(trial.id, None)
+                if trial.id in self._given_up and isinstance(outcome, Diverged):
+                    outcome = replace(outcome, given_up=True)
                 del self._running[trial.id]
                 self._purse.ended(trial.id, outcome)
                 self._ended(run, outcome)
+
+    def _give_up_if_hopeless(self, run: Running) -> None:
+        curve = Curve.from_rows(self._rows[run.trial.id].items())
+        progress = self._progress.later(self._store.records(run.stage))
+        if reason := hopeless(run.stage, progress, run.proposal.settings, curve):
+            self._given_up.add(run.trial.id)
+            self._fleet.stop(run.trial.id, reason)
 
     def _ended(self, run: Running, outcome: Outcome) -> None:
         if not isinstance(outcome, Failed):

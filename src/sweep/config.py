@@ -42,6 +42,7 @@ class BudgetConfig:
     schedule_steps: int = 10000
     throughput_steps: int = 40
     gpu_hours: float | None = None
+    early_stop: bool = True
 
 
 @dataclass
@@ -193,6 +194,7 @@ def to_plan(config: CampaignConfig) -> CampaignPlan:
             config.cluster.unattended_seconds,
         ),
         gpu_hours=config.budget.gpu_hours,
+        early_stop=config.budget.early_stop,
         storage_url=config.storage or _storage_file(folder),
         earlier=config.earlier,
         earlier_url=config.storage or _storage_file(Path(config.runs) / (config.earlier or "")),

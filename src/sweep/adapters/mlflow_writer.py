@@ -167,8 +167,8 @@ def _status(outcome: Outcome) -> tuple[str, dict[str, str]]:
     match outcome:
         case Finished():
             return "FINISHED", {}
-        case Diverged(reason=reason):
-            return "FAILED", {"sweep.diverged": reason}
+        case Diverged(reason=reason, given_up=given_up):
+            return ("KILLED", {"sweep.given_up": reason}) if given_up else ("FAILED", {"sweep.diverged": reason})
         case Failed(failure_class, message, last_step, log_path):
             tags = {"sweep.message": message, "sweep.last_step": str(last_step), "sweep.log": log_path}
             return "FAILED", {"sweep.failure_class": failure_class.value, **tags}

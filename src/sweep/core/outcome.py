@@ -20,11 +20,15 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Diverged:
-    """Training went wrong by the trial's own settings (NaN, explosion, collapse): a result, but not a score."""
+    """Training went wrong by the trial's own settings (NaN, explosion, collapse): a result, but not a score.
+
+    `given_up`: nothing went wrong, but the trial was certain to lose and was stopped for that.
+    """
 
     curve: Curve
     reason: str
     wall_seconds: float = 0.0
+    given_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,9 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
     match outcome:
         case Finished(curve, wall):
             return {"kind": "finished", "curve": curve.to_json(), "wall_seconds": wall}
-        case Diverged(curve, reason, wall):
-            return {"kind": "diverged", "curve": curve.to_json(), "reason": reason, "wall_seconds": wall}
+        case Diverged(curve, reason, wall, given_up):
+            content = {"kind": "diverged", "curve": curve.to_json(), "reason": reason, "wall_seconds": wall}
+            return {**content, "given_up": True} if given_up else content
         case Failed(failure_class, message, last_step, log_path, wall):
             return {
                 "kind": "failed",
@@ -66,7 +71,8 @@ def from_json(content: Mapping[str, Any]) -> Outcome:
         case "finished":
             return Finished(Curve.from_json(content["curve"]), wall)
         case "diverged":
-            return Diverged(Curve.from_json(content["curve"]), content["reason"], wall)
+            curve = Curve.from_json(content["curve"])
+            return Diverged(curve, content["reason"], wall, bool(content.get("given_up", False)))
         case "failed":
             return Failed(
                 FailureClass(content["failure_class"]),

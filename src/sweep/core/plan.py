@@ -64,6 +64,7 @@ class CampaignPlan:
     save_steps: int = 1000
     timeouts: Timeouts = Timeouts()
     gpu_hours: float | None = None
+    early_stop: bool = True
     storage_url: str = ""
     earlier: str | None = None
     earlier_url: str = ""

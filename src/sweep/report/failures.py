@@ -22,7 +22,7 @@ def ended_badly(record: Record) -> str:
     match record.outcome:
         case Failed(failure_class, message):
             return f"{record.trial.id} ({failure_class.value}): {message}"
-        case Diverged(reason=reason):
+        case Diverged(reason=reason, given_up=False):
             return f"{record.trial.id} diverged: {reason}"
         case _:
             return ""

@@ -92,8 +92,8 @@ class Progress:
             case Finished():
                 value = "" if score is None else f", {stage.objective} {score.value:.5g}"
                 self._say(f"    {trial.id} finished{value}")
-            case Diverged(reason=reason):
-                self._say(f"    {trial.id} diverged: {reason}")
+            case Diverged(reason=reason, given_up=given_up):
+                self._say(f"    {trial.id} {'was given up' if given_up else 'diverged'}: {reason}")
             case Failed(failure_class, message):
                 self._say(f"    {trial.id} failed ({failure_class.value}): {message}")
 

@@ -10,7 +10,7 @@ import math
 from sweep.core.stage import Stage
 from sweep.core.winner import Ratio, Score
 from sweep.stages import objective
-from sweep.stages.arms import Measured
+from sweep.stages.arms import Measured, paired
 from sweep.stats.efficiency import PRIOR_CV, combined, pooled_spread, ratio
 from sweep.stats.estimate import ASSUMED_DEGREES, Estimate, Interval, Spread
 
@@ -27,7 +27,7 @@ def against(stage: Stage, winner: Measured, base: Measured, start: float | None 
 
 def estimates(stage: Stage, arm: Measured, other: Measured, start: float | None = None) -> list[list[Estimate]]:
     """The scores of both arms by seed, with the error within each run."""
-    return [[_estimate(objective.score(stage, f, start)) for f in m.finished] for m in (arm, other)]
+    return [[_estimate(objective.score(stage, f, start)) for f in runs] for runs in paired(arm, other)]
 
 
 def leaning(measured: Spread | None) -> tuple[Spread, bool]:

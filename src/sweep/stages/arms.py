@@ -29,7 +29,8 @@ class Arm:
 class Measured:
     """An arm whose trials have ended. `finished` is in seed order; empty when every trial died.
 
-    `broken` are constraints broken by any trial, `died` the messages of trials that did not finish.
+    `broken` are constraints broken by any trial, `died` the messages of trials that did not finish, `given_up` those of
+    trials that were stopped since they could not win any more. `seeds` are those of `finished`.
     """
 
     arm: Arm
@@ -38,11 +39,21 @@ class Measured:
     trial_ids: tuple[str, ...]
     broken: tuple[str, ...] = ()
     died: tuple[str, ...] = ()
+    given_up: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
 
     @property
     def feasible(self) -> bool:
-        """Whether the arm may win: it has a finite score and kept every constraint."""
-        return bool(self.finished) and math.isfinite(self.score.value) and not self.broken
+        """Whether the arm may win: it has a finite score, kept every constraint and was not given up."""
+        scored = bool(self.finished) and math.isfinite(self.score.value)
+        return scored and not self.broken and not self.given_up
+
+
+def paired(one: Measured, other: Measured) -> tuple[list[Finished], list[Finished]]:
+    """The trials of both arms on the seeds that finished in both, in the order of the first."""
+    theirs = dict(zip(other.seeds, other.finished, strict=True))
+    both = [(f, theirs[seed]) for seed, f in zip(one.seeds, one.finished, strict=True) if seed in theirs]
+    return [f for f, _ in both], [f for _, f in both]
 
 
 def measure(
@@ -80,6 +91,8 @@ def summarize(stage: Stage, arm: Arm, records: Sequence[Record], start: float | 
         trial_ids=tuple(r.trial.id for r in records),
         broken=tuple(text for f in finished for text in objective.violations(stage, f)),
         died=tuple(_death(r) for r in records if r.finished is None and r.outcome is not None),
+        given_up=tuple(r.outcome.reason for r in records if isinstance(r.outcome, Diverged) and r.outcome.given_up),
+        seeds=tuple(r.trial.seed for r in records if r.finished is not None),
     )
 
 
@@ -100,8 +113,8 @@ def room(stage: Stage, progress: Progress) -> int:
 
 def _death(record: Record) -> str:
     match record.outcome:
-        case Diverged(reason=reason):
-            return f"trial {record.trial.id} diverged: {reason}"
+        case Diverged(reason=reason, given_up=given_up):
+            return f"trial {record.trial.id} {'was given up' if given_up else 'diverged'}: {reason}"
         case Failed(failure_class, message):
             return f"trial {record.trial.id} failed ({failure_class.value}): {message}"
         case _:

@@ -28,6 +28,7 @@ from sweep.stages.against import against, estimates
 from sweep.stages.arms import Arm, Measured, measure, room
 from sweep.stages.axis import Axis, short
 from sweep.stages.evidence import no_gain
+from sweep.stages.remarks import remarks
 from sweep.stats.bracket import Probe, Settled, advance
 from sweep.stats.efficiency import pooled_spread, ratio
 from sweep.stats.verdict import Comparison, Verdict, compare
@@ -215,7 +216,12 @@ def _freeze(desk: _Desk, base: Measured, walks: list[Walked]) -> Freeze:
             trial_ids=tuple(dict.fromkeys(ids)),
             reason="; then ".join(reasons)
             + ("" if desk.rule.prove else "; as it looks, confirmed by no other seeds yet"),
-            notes=(*(n for w in walks for n in w.notes), *_article(desk, best), *_time(desk, base)),
+            notes=(
+                *(n for w in walks for n in w.notes),
+                *_article(desk, best),
+                *_time(desk, base),
+                *_remarks(desk, base, walks),
+            ),
             ratio=against(desk.stage, best, base, desk.start),
         )
     )
@@ -231,6 +237,10 @@ def _article(desk: _Desk, best: Measured) -> tuple[str, ...]:
 def _time(desk: _Desk, base: Measured) -> tuple[str, ...]:
     """Where the time goes that mini-batches are compared by."""
     return tuple(eta.time_notes(desk.stage, base)) if desk.stage.knobs[0].key == keys.MINI_BATCH else ()
+
+
+def _remarks(desk: _Desk, base: Measured, walks: list[Walked]) -> tuple[str, ...]:
+    return remarks(desk.stage, desk.progress, base, walks[-1].best, [v for w in walks for v in w.values])
 
 
 def _described(desk: _Desk, knob: Knob, measured: Measured) -> str:

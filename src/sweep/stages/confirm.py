@@ -17,7 +17,7 @@ from sweep.core.progress import Progress, Proposal
 from sweep.core.stage import Stage
 from sweep.core.winner import Choice, Ratio, Score
 from sweep.stages.against import leaning, printed
-from sweep.stages.arms import Arm, Measured, measure
+from sweep.stages.arms import Arm, Measured, measure, paired
 from sweep.stages.evidence import comparison
 from sweep.stats.efficiency import PRIOR_CV, combined, efficiency, pooled_variance
 from sweep.stats.verdict import Comparison, Verdict
@@ -73,7 +73,7 @@ def _looked(stage: Stage, progress: Progress) -> str:
 
 def _ratio(stage: Stage, progress: Progress, base: Measured, own: Measured) -> Ratio | None:
     """Winner over base with its interval."""
-    curves = [[f.curve for f in m.finished] for m in (own, base)]
+    curves = [[f.curve for f in runs] for runs in paired(own, base)]
     others = [[f.curve for f in runs] for runs in progress.replicates]
     warmup = stage.budget.warmup_steps
     spreads = (pooled_variance(arms, warmup_steps=warmup) for arms in (curves, others))

@@ -31,6 +31,7 @@ from sweep.stages.against import against
 from sweep.stages.arms import Arm, Measured, measure, room
 from sweep.stages.batch_lattice import Batch, batch_of, divisor_batch, nearest_batch, settings_of
 from sweep.stages.evidence import Reading, read
+from sweep.stages.remarks import remarks
 from sweep.stats.timing import rollout_share
 
 ROLLOUT_BOUND = 0.5
@@ -177,7 +178,7 @@ def _freeze(
             baseline_score=base.score,
             trial_ids=_ids([base, *(v.measured for v in visits)]),
             reason=why,
-            notes=tuple(notes),
+            notes=(*notes, *remarks(stage, progress, base, chosen, [v.measured for v in visits])),
             ratio=against(stage, chosen, base),
         )
     )

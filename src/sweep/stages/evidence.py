@@ -10,7 +10,7 @@ from sweep.core.decision import Launch, Wait
 from sweep.core.outcome import Finished
 from sweep.core.progress import Progress, Proposal
 from sweep.core.stage import Stage
-from sweep.stages.arms import Arm, Measured, measure, room
+from sweep.stages.arms import Arm, Measured, measure, paired, room
 from sweep.stats.efficiency import combined, efficiency, pooled_variance
 from sweep.stats.gain import fitted_gain
 from sweep.stats.timing import step_time
@@ -82,7 +82,7 @@ def _read_over(
     base = measure(stage, progress, baseline, seeds)
     arm = measure(stage, progress, candidate, seeds)
     assert isinstance(base, Measured) and isinstance(arm, Measured)
-    if arm.died and not arm.finished:
+    if arm.given_up or (arm.died and not arm.finished):
         return arm, Reading(math.nan, False, f"counts as worse: {'; '.join(arm.died)}")
     point = point_eta(arm.finished[0], base.finished[0], stage.budget.warmup_steps)
     if point is None:
@@ -127,13 +127,14 @@ def comparison(
 
     `earlier` arms of the stage and `replicates` of stages before lend their spread between seeds.
     """
-    curves = [[f.curve for f in m.finished] for m in (arm, base, *earlier)]
+    sides = paired(arm, base)
+    curves = [[f.curve for f in runs] for runs in (*sides, *(m.finished for m in earlier))]
     warmup = stage.budget.warmup_steps
     others = pooled_variance([[f.curve for f in runs] for runs in replicates], warmup_steps=warmup)
     own = pooled_variance(curves, warmup_steps=warmup) if earlier or others else None
     spread = combined(own, others)
     interval = efficiency(curves[0], curves[1], warmup_steps=warmup, pooled_variance=spread)
-    return compare(interval, looks=len(arm.finished), max_looks=max(1, stage.budget.seeds))
+    return compare(interval, looks=max(1, len(sides[0])), max_looks=max(1, stage.budget.seeds))
 
 
 def _disagreement(verdict: Verdict, point: float) -> str:

@@ -19,6 +19,7 @@ from sweep.core.stage import Ladder, LadderRule, Rollback, Rung, Stage
 from sweep.core.winner import Choice, Score
 from sweep.stages.against import against
 from sweep.stages.arms import Arm, Measured, measure, room
+from sweep.stages.remarks import remarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ def decide(stage: Stage, rule: LadderRule, progress: Progress) -> Decision:
             return step
         walked.append(step)
         held = step.best.arm
-    return _freeze(stage, walked)
+    return _freeze(stage, progress, walked)
 
 
 def _walk(
@@ -195,7 +196,7 @@ def _describe(measured: Measured) -> str:
     return f"score {measured.score.value:.5g}{broken}"
 
 
-def _freeze(stage: Stage, walked: list[Walked]) -> Decision:
+def _freeze(stage: Stage, progress: Progress, walked: list[Walked]) -> Decision:
     last = walked[-1]
     ids = tuple(dict.fromkeys(i for w in walked for _, m in w.rungs for i in m.trial_ids))
     reasons = [
@@ -211,7 +212,10 @@ def _freeze(stage: Stage, walked: list[Walked]) -> Decision:
             baseline_score=walked[0].start.score,
             trial_ids=ids,
             reason="; then ".join(reasons),
-            notes=tuple(n for w in walked for n in w.notes),
+            notes=(
+                *(n for w in walked for n in w.notes),
+                *remarks(stage, progress, walked[0].start, last.best, [m for w in walked for _, m in w.rungs]),
+            ),
             ratio=against(stage, last.best, walked[0].start),
         )
     )

@@ -44,7 +44,7 @@ def certainly_worse(
     false_stop_rate: float = FALSE_STOP_RATE,
 ) -> str:
     """Why the running candidate cannot win any more; empty while it may, and between checkpoints."""
-    if not _at_checkpoint(candidate.last_step, budget_steps) or pooled_variance is None:
+    if not is_checkpoint(candidate.last_step, budget_steps) or pooled_variance is None:
         return ""
     if pooled_variance.degrees < MIN_DEGREES:
         return ""
@@ -65,7 +65,8 @@ def certainly_worse(
     return f"after {candidate.last_step} of {budget_steps} steps eta can still reach {best:.3f} at most"
 
 
-def _at_checkpoint(step: int, budget_steps: int) -> bool:
+def is_checkpoint(step: int, budget_steps: int) -> bool:
+    """Whether a running trial is looked at after this step."""
     return any(step == math.ceil(share * budget_steps) for share in CHECKPOINTS)
 
 
