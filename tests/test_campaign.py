@@ -361,3 +361,20 @@ def test_nothing_is_given_up_where_it_is_switched_off_or_no_spread_was_measured(
     bench = Bench(tmp_path, *SEVERAL, "stages.minibatch.rule=bracket", *settings, script=losing(0.3))
     bench.run()
     assert all(r.finished for r in bench.store.records(bench.plan.stage("minibatch")))
+
+
+def test_a_sampler_that_only_repeats_itself_is_asked_no_more_and_the_stage_ends(tmp_path):
+    bench = Bench(
+        tmp_path,
+        "stage=kl",
+        "stages.kl.follows=[]",
+        "stages.kl.budget.trials=9",
+        f"stages.kl.knobs.kl_coef.key={keys.MAX_SEQS}",
+        "stages.kl.knobs.kl_coef.low=1",
+        "stages.kl.knobs.kl_coef.high=2",
+        "+stages.kl.knobs.kl_coef.integer=true",
+        "stages.kl.search.start=[]",
+    )
+    (winner,) = bench.run()
+    assert len(bench.trained()) == 3
+    assert winner.stage == "kl"

@@ -129,7 +129,7 @@ def test_a_plan_is_printed_and_nothing_is_made(tmp_path: Path):
 
 
 def test_a_spent_budget_exits_5_and_prints_the_command_that_goes_on(tmp_path: Path):
-    asked = ("engine=rehearsal", f"runs={tmp_path / 'runs'}", "stage=minibatch")
+    asked = ("engine=rehearsal", f"runs={tmp_path / 'runs'}", "model=qwen2.5-0.5b", "stage=minibatch")
     done = sweep(*asked, "budget.gpu_hours=1e-9", cwd=tmp_path)
     assert done.returncode == 5
     assert "finished trials are kept, go on with: python -m sweep engine=rehearsal" in done.stderr

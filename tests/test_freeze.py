@@ -15,7 +15,14 @@ STAGES = ("minibatch", "kl", "token_budget", "lr_lambda")
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory) -> list[str]:
     runs = tmp_path_factory.mktemp("runs")
-    asked = ["engine=rehearsal", f"runs={runs}", "campaign=first", "budget.steps=40", "confirm.seeds=1"]
+    asked = [
+        "engine=rehearsal",
+        f"runs={runs}",
+        "model=qwen2.5-0.5b",
+        "campaign=first",
+        "budget.steps=40",
+        "confirm.seeds=1",
+    ]
     assert cli.run(asked) == cli.DONE
     return asked
 

@@ -41,6 +41,9 @@ MOST_RULED_OUT = 20
 """Proposals in a row that the sampler may make where memory is known not to suffice; then one is recorded as
 infeasible, so that a sampler without a way out uses up its budget instead of going on for ever. Ours."""
 
+MOST_REPEATS = 20
+"""Proposals of a sampler in a row that are tried already, before it is asked no more. Ours."""
+
 Screen = Callable[[Trial], str]
 """Says why a trial cannot run, or nothing: it then costs no runtime and is recorded as infeasible."""
 
@@ -78,7 +81,7 @@ class Campaign:
         self._running: dict[str, Running] = {}
         self._rows: dict[str, dict[int, Mapping[str, float]]] = {}
         self._given_up: set[str] = set()
-        self._progress = Progress(plan.base, ())
+        self._progress, self._repeats = Progress(plan.base, ()), 0
         self._memory = MemoryBound()
         self._ruled_out = 0
         self._idle_faults: Counter[str] = Counter()
@@ -125,7 +128,7 @@ class Campaign:
         return winner
 
     def _search(self, stage: Stage, base: Overrides, upstream: tuple[Winner, ...]) -> Freeze:
-        self._progress = self._start_of(stage, base, upstream)
+        self._progress, self._repeats = self._start_of(stage, base, upstream), 0
         while True:
             progress = self._progress = self._progress.later(self._store.records(stage))
             decision = decide(stage, progress)
@@ -135,6 +138,7 @@ class Campaign:
                 case Ask(count) if self._fleet.room():
                     asked = self._store.ask(stage, min(count, self._fleet.room()))
                     proposals = tuple(self._complete(stage, progress, p) for p in asked)
+                    self._count_repeats(progress, proposals)
                     self._start_all(stage, progress, self._within_memory(stage, progress, proposals))
                 case Launch() | Ask() | Wait():
                     self._attend()
@@ -144,6 +148,13 @@ class Campaign:
                     return decision
                 case Halt(reason):
                     raise StageHalted(stage.name, reason)
+
+    def _count_repeats(self, progress: Progress, proposals: Iterable[Proposal]) -> None:
+        """A sampler that proposes nothing but what was tried, say of a short range, has no more to propose."""
+        for proposal in proposals:
+            self._repeats = self._repeats + 1 if progress.arm(proposal.settings) else 0
+        if self._repeats >= MOST_REPEATS:
+            self._progress = replace(self._progress, exhausted=True)
 
     def _start_of(self, stage: Stage, base: Overrides, upstream: tuple[Winner, ...]) -> Progress:
         """What the stage's rule knows before its first trial."""

@@ -63,6 +63,9 @@ def sampler(stage: Stage, rule: SearchRule, campaign_seed: int, *draws: int) -> 
     options: dict[str, Any] = {"seed": int(content_hash([campaign_seed, stage.name, *drawn], digits=8), 16)}
     if rule.sampler == "TPESampler":
         options["n_startup_trials"] = TPE_STARTUP_TRIALS
+    if drawn != draws:  # what the fixed sequence leaves to chance must not be fixed with it
+        free = int(content_hash([campaign_seed, stage.name, *draws], digits=8), 16)
+        options["independent_sampler"] = optuna.samplers.RandomSampler(seed=free)
     try:
         made: BaseSampler = kind(**options)
     except (TypeError, ImportError, ValueError) as error:

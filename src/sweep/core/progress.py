@@ -100,6 +100,7 @@ class Progress:
     `seeds` are the seeds that the stage may use, in the order of use. `replicates` are arms of the stages before that
     ran on several seeds, in the order of their seeds. A confirmation has as `found` what all winners lay over the base,
     and as `searched` the runs by which the search saw winner and base.
+    `exhausted`: the stage's sampler has nothing left to propose.
     """
 
     base: Overrides
@@ -108,6 +109,7 @@ class Progress:
     replicates: tuple[tuple[Finished, ...], ...] = ()
     found: Overrides = NOTHING
     searched: tuple[Finished, Finished] | None = None
+    exhausted: bool = False
     index: Index = field(default_factory=Index, compare=False, repr=False)
 
     def __post_init__(self) -> None:

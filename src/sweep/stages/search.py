@@ -30,7 +30,8 @@ def decide(stage: Stage, rule: SearchRule, progress: Progress) -> Decision:
     arms = progress.index.arms
     if len(arms) + sum(1 for settings in given if settings not in arms) < stage.budget.trials:
         missing = _missing(stage, progress, given)[: room(stage, progress)]
-        return Launch(missing) if missing else Ask(1)
+        if missing or not progress.exhausted:
+            return Launch(missing) if missing else Ask(1)
     known = _known_arms(stage, rule, progress)
     steps = [measure(stage, progress, arm, stage.budget.seeds) for arm in known]
     missing = tuple(p for step in steps if isinstance(step, Launch) for p in step.proposals)
