@@ -73,6 +73,7 @@ def test_the_process_leases_the_gpus_of_one_replica_and_knows_its_point(tmp_path
     assert arguments[:2] == ("-m", CHILD)
     told = json.loads(arguments[2])
     assert (told["engine"]["max_num_seqs"], told["engine"]["seed"], told["sequences"]) == (99, 1, 8)
+    assert environment["HF_HUB_OFFLINE"] == "1"  # the model is a local folder
     assert environment["VLLM_USE_FLASHINFER_SAMPLER"] == "0" and float(environment["SWEEP_STARTED_AT"]) > 0
     runtime.submit(trial(), tmp_path / "t")
     assert launcher.hosts[0].commands == [{"type": "trial", "id": trial().id, "steps": 3}]

@@ -18,6 +18,7 @@ from sweep.core.trial import Measure, Trial
 from sweep.engines.gpu_memory import GpuMemory, least_free_gib
 from sweep.engines.hosted_runtime import HostedRuntime, free_name
 from sweep.engines.hosting import Launcher
+from sweep.engines.verl.environment import offline_variables
 from sweep.engines.vllm.console import evidence
 from sweep.engines.vllm.rollout_child import STARTED_VARIABLE
 from sweep.engines.vllm.rollout_spec import rollout_spec, same_process
@@ -79,7 +80,8 @@ class RolloutEngine:
         gpus = int(spec["gpus"])
         before = self._memory.in_use(gpus, least_free_gib(trial))
         name = f"rollout-{trial.id}-{uuid.uuid4().hex[:8]}"
-        variables = {**self._variables, STARTED_VARIABLE: f"{time.time():.3f}"}
+        offline = offline_variables(str(spec["engine"]["model"]))
+        variables = {**self._variables, **offline, STARTED_VARIABLE: f"{time.time():.3f}"}
         runtime = HostedRuntime(
             self._launcher.launch(name, ("-m", CHILD, json.dumps(spec)), variables, gpus=gpus),
             trial,
