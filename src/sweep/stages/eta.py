@@ -106,7 +106,9 @@ def reading_of_the_article(stage: Stage, rule: EtaRule, progress: Progress, chos
     literal = replace(rule, literal=True)
     start = batch_of(progress.base, stage)
     arm = _candidate(stage, rule, start, start.mini_batch * rule.first_factor, start.mini_batch)
-    first = read(stage, progress, BASELINE, arm, literal=True)
+    base = measure(stage, progress, BASELINE)
+    alive = isinstance(base, Measured) and bool(base.finished)
+    first = read(stage, progress, BASELINE, arm, literal=True) if alive else Wait()
     seen = (
         "" if isinstance(first, Launch | Wait) else f" reads eta {first[1].eta:.3f} at {_size(stage, progress, arm)},"
     )
