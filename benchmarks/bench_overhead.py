@@ -190,7 +190,7 @@ def hydra_seconds() -> float | str:
     python = home / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
-        packages = ["hydra-optuna-sweeper==1.3.0", "hydra-ray-launcher==1.2.2", "setuptools<81"]
+        packages = ["hydra-core==1.3.8", "hydra-optuna-sweeper==1.3.0", "hydra-ray-launcher==1.2.2", "setuptools<81"]
         done = subprocess.run([str(python), "-m", "pip", "install", "-q", *packages], capture_output=True, text=True)
         if done.returncode:
             return f"does not install: {done.stderr.strip().splitlines()[-1]}"

@@ -168,6 +168,14 @@ def test_bad_input_gets_one_clear_message(overrides: list[str], says: str):
     assert "\n" not in str(caught.value)
 
 
+def test_further_configurations_of_the_confirmation_are_verl_settings_by_name():
+    mine = '+stages.confirm.beside.mine=["actor_rollout_ref.actor.optim.lr=3e-6"]'
+    rule = to_plan(compose([mine])).stage("confirm").rule
+    assert [(n, dict(s)) for n, s in rule.beside] == [("mine", {"actor_rollout_ref.actor.optim.lr": 3e-6})]
+    with pytest.raises(ConfigError, match=r"sweeps/confirm\.yaml: beside\.mine: cannot read"):
+        to_plan(compose(["+stages.confirm.beside.mine=[nonsense]"]))
+
+
 def test_a_verl_setting_with_quotes_commas_and_braces_arrives_as_written():
     plan = to_plan(compose([r"""verl=["trainer.experiment_name='it\'s {a, b}=c'", "trainer.logger=[console,file]"]"""]))
     assert plan.base.get("trainer.experiment_name") == "it's {a, b}=c"

@@ -41,7 +41,7 @@ VLLM = "vllm"
 RULES = ("bracket", "eta", "article", "ladder", "search", "confirm")
 KEYS = frozenset(
     {"knobs", "fixed", "rule", "bracket", "eta", "ladder", "search", "objective", "objective_options", "constraints"}
-    | {"budget", "follows", "cost_key", "measure", "rounds"}
+    | {"budget", "follows", "cost_key", "measure", "rounds", "beside"}
 )
 T = TypeVar("T")
 
@@ -127,7 +127,7 @@ def _rule(where: str, content: Mapping[str, Any], base: Overrides, model: ModelF
         case "bracket":
             return _bracket_rule(where, content, knobs)
         case "confirm":
-            return ConfirmRule()
+            return _confirm_rule(f"{where}: beside", content.get("beside") or {})
         case "eta":
             return _built(EtaRule, f"{where}: eta", content.get("eta", {}))
         case "article":
@@ -163,6 +163,12 @@ def _bracket_rule(where: str, content: Mapping[str, Any], knobs: tuple[Knob, ...
         if not knob.low < knob.high or (knob.log and knob.low <= 0):
             raise ConfigError(f"{where}: a bracket needs a range, got {knob.low:g} to {knob.high:g} for {knob.key}")
     return rule
+
+
+def _confirm_rule(where: str, beside: Mapping[str, Any]) -> ConfirmRule:
+    return ConfirmRule(
+        tuple((name, Overrides.of(parse_settings(lines, f"{where}.{name}"))) for name, lines in beside.items())
+    )
 
 
 def _search_rule(where: str, content: Mapping[str, Any]) -> SearchRule:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -105,6 +107,41 @@ def test_replicates_are_arms_that_finished_on_two_seeds_in_the_order_of_their_se
     late, early = line(0.4, 2.0), line(0.3, 2.0)
     found = replicated([record(2, 1.0, late), record(1, 1.0, early), record(1, 2.0, early), record(2, 2.0, died())])
     assert found == ((early, late),)
+
+
+VERLS_OWN = Overrides.of({keys.ACTOR_LR: 5e-7})
+
+
+def beside(verls_own):
+    """The confirmation with a further configuration, whose trials end so; winner and base as in `gains(0.3)`."""
+    records: tuple[Record, ...] = ()
+    rule = ConfirmRule((("verl_defaults", VERLS_OWN),))
+    asked = replace(stage(), rule=rule)
+    while True:
+        decision = decide(asked, Progress(BASE, records, SEEDS, found=FOUND))
+        if not isinstance(decision, Launch):
+            return decision, records
+        records += tuple(
+            Record(
+                Trial(BASE.merged(p.settings), p.seed, 40), p.settings, p.requested, p.note,
+                verls_own(p.seed) if p.settings == VERLS_OWN else gains(0.3)(p.settings == FOUND, p.seed),
+            )
+            for p in decision.proposals
+        )  # fmt: skip
+
+
+def test_a_further_configuration_runs_on_the_same_seeds_and_is_told_but_cannot_win():
+    decision, records = beside(lambda seed: line(2.0, 2.0))
+    assert [r.trial.seed for r in records] == [1001] * 3 + [1002] * 3 + [1003] * 3
+    assert decision.choice.settings == FOUND
+    assert decision.choice.notes[-1].startswith("the winner against verl_defaults: -7")
+    assert len(decision.choice.trial_ids) == 9
+
+
+def test_a_further_configuration_that_dies_is_told_and_changes_nothing():
+    decision, _ = beside(lambda seed: died())
+    assert decision.choice.settings == FOUND and "better than the base" in decision.choice.reason
+    assert "verl_defaults did not finish on any new seed" in decision.choice.notes[-1]
 
 
 @settings(max_examples=60, deadline=None)

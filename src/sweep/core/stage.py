@@ -118,7 +118,13 @@ class BracketRule:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmRule:
-    """The campaign's base against base and winners, on seeds that no search used."""
+    """The campaign's base against base and winners, on seeds that no search used.
+
+    `beside` are further configurations, name to settings over the base, that run on the same seeds to be compared with
+    the winner; none of them can win.
+    """
+
+    beside: tuple[tuple[str, Overrides], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ def decide(stage: Stage, progress: Progress) -> Decision:
         case BracketRule():
             return bracket.decide(stage, stage.rule, progress)
         case ConfirmRule():
-            return confirm.decide(stage, progress)
+            return confirm.decide(stage, stage.rule, progress)
         case EtaRule():
             return eta.decide(stage, stage.rule, progress)
         case LadderRule():

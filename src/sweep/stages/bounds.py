@@ -26,8 +26,8 @@ def bounds(stage: Stage, base: Overrides) -> tuple[int, int]:
             return min(fewest * seeds, most), min(rungs * seeds, most)
         case SearchRule():
             return most, most
-        case ConfirmRule():
-            return 2 * seeds, 2 * seeds
+        case ConfirmRule(beside):
+            return (2 + len(beside)) * seeds, (2 + len(beside)) * seeds
         case CustomRule():
             return 1, most
     raise AssertionError(stage.rule)

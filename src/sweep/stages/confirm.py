@@ -2,7 +2,8 @@
 
 A winner picked from few runs looks better than it is. Both arms are run anew on every seed of the stage; the ratio of
 their efficiencies has an interval, and the report can say "looked +9 %, confirmed +3 % (1 to 5)". A winner that is
-*worse* on the new seeds is given up for the base; one that cannot be told from it stays, and that is said.
+*worse* on the new seeds is given up for the base; one that cannot be told from it stays, and that is said. Further
+configurations that the rule names run beside them, say a published one; the notes tell how the winner compares.
 
 `progress.base` is the campaign's base here, `progress.found` what all winners before lay over it.
 """
@@ -14,7 +15,7 @@ import math
 from sweep.core.decision import Decision, Freeze, Halt, Launch, Wait
 from sweep.core.overrides import NOTHING
 from sweep.core.progress import Progress, Proposal
-from sweep.core.stage import Stage
+from sweep.core.stage import ConfirmRule, Stage
 from sweep.core.winner import Choice, Ratio, Score
 from sweep.stages.against import leaning, printed
 from sweep.stages.arms import Arm, Measured, measure, paired
@@ -25,30 +26,31 @@ from sweep.stats.verdict import Comparison, Verdict
 BASELINE = Arm(NOTHING, NOTHING, "baseline")
 
 
-def decide(stage: Stage, progress: Progress) -> Decision:
-    """Both arms on every seed, then the winner as it stands the test."""
+def decide(stage: Stage, rule: ConfirmRule, progress: Progress) -> Decision:
+    """All arms on every seed, then the winner as it stands the test."""
     winner = Arm(progress.found, progress.found, "winner")
-    seeds = len(progress.seeds)
     if not progress.base.difference(progress.base.merged(progress.found)):
         why = "no stage changed anything: there is nothing to confirm"
         return Freeze(Choice(NOTHING, NOTHING, Score(math.nan), Score(math.nan), (), why))
-    base = measure(stage, progress, BASELINE, seeds)
-    own = measure(stage, progress, winner, seeds)
-    if not isinstance(base, Measured) or not isinstance(own, Measured):
-        wanted = [p for side in (base, own) if isinstance(side, Launch) for p in side.proposals]
+    arms = (BASELINE, winner, *(Arm(settings, settings, name) for name, settings in rule.beside))
+    sides = [measure(stage, progress, arm, len(progress.seeds)) for arm in arms]
+    measured = [side for side in sides if isinstance(side, Measured)]
+    if len(measured) < len(sides):
+        wanted = [p for side in sides if isinstance(side, Launch) for p in side.proposals]
         return Launch(_interleaved(wanted, progress)) if wanted else Wait()
+    base, own, *others = measured
     if not base.finished:
         return Halt(f"the baseline did not finish on any new seed: {'; '.join(base.died)}")
-    return _freeze(stage, progress, base, own)
+    return _freeze(stage, progress, base, own, others)
 
 
 def _interleaved(wanted: list[Proposal], progress: Progress) -> tuple[Proposal, ...]:
-    """Seed by seed, so that drift of the machine meets both arms alike."""
+    """Seed by seed, so that drift of the machine meets all arms alike."""
     return tuple(sorted(wanted, key=lambda p: progress.seeds.index(p.seed)))
 
 
-def _freeze(stage: Stage, progress: Progress, base: Measured, own: Measured) -> Freeze:
-    ids = base.trial_ids + own.trial_ids
+def _freeze(stage: Stage, progress: Progress, base: Measured, own: Measured, others: list[Measured]) -> Freeze:
+    ids = tuple(i for side in (base, own, *others) for i in side.trial_ids)
     if not own.finished:
         why = f"the winner did not finish on any new seed, the base is kept: {'; '.join(own.died)}"
         return Freeze(Choice(NOTHING, NOTHING, base.score, base.score, ids, why))
@@ -57,9 +59,15 @@ def _freeze(stage: Stage, progress: Progress, base: Measured, own: Measured) -> 
     ratio = _ratio(stage, progress, base, own)
     text = f"{_looked(stage, progress)}confirmed {_shown(ratio)} on {len(progress.seeds)} new seeds: {_meaning(seen)}"
     chosen = base if lost else own
-    return Freeze(
-        Choice(chosen.arm.settings, chosen.arm.requested, chosen.score, base.score, ids, text, (seen.reason,), ratio)
-    )
+    notes = (seen.reason, *(_beside(stage, progress, own, other) for other in others))
+    return Freeze(Choice(chosen.arm.settings, chosen.arm.requested, chosen.score, base.score, ids, text, notes, ratio))
+
+
+def _beside(stage: Stage, progress: Progress, own: Measured, other: Measured) -> str:
+    """How the winner compares with a further configuration."""
+    if not other.finished:
+        return f"{other.arm.note} did not finish on any new seed: {'; '.join(other.died)}"
+    return f"the winner against {other.arm.note}: {_shown(_ratio(stage, progress, other, own))}"
 
 
 def _looked(stage: Stage, progress: Progress) -> str:
