@@ -13,7 +13,7 @@ from benchmarks.decisions.verdicts import CVS
 COLOURS = dict(
     zip(
         METHODS,
-        ("#0b6e4f", "#b23a48", "#1b998b", "#08415c", "#e09f3e", "#9e9e9e", "#6a4c93", "#c9ada7", "#495057"),
+        ("#0b6e4f", "#1b998b", "#08415c", "#5c677d", "#b23a48", "#6a4c93", "#c77dff", "#f77f00", "#9e9e9e"),
         strict=True,
     )
 )
@@ -37,7 +37,7 @@ def draw(summary: dict[str, Any], path: Path) -> None:
     _stops(axes[1][3], summary)
     figure.suptitle("Decisions on simulated trials with a known truth (lines: peers; points: staged search)")
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=80)
     plt.close(figure)
 
 

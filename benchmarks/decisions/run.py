@@ -25,7 +25,7 @@ from benchmarks.decisions.worlds import KINDS
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 PRODUCT = "staged, as shipped"
 FULL = {"verdicts": 2000, "stops": 500, "campaigns": 200}
-QUICK = {"verdicts": 300, "stops": 60, "campaigns": 80}
+QUICK = {"verdicts": 200, "stops": 40, "campaigns": 16}
 """Repetitions of a cell; campaigns a method and noise level, spread evenly over the kinds of surface."""
 
 CHUNK = 20
@@ -36,6 +36,7 @@ def main() -> None:
     started = time.monotonic()
     size = QUICK if os.environ.get("QUICK") == "1" else FULL
     path = RESULTS / ("decisions-quick.json" if size is QUICK else "decisions.json")
+    size = {**size, "campaigns": int(os.environ.get("CAMPAIGNS") or size["campaigns"])}
     again = [m.strip() for m in os.environ.get("AGAIN", "").split(";") if m.strip()]
     resume = bool(again) or os.environ.get("RESUME") == "1"
     workers = int(os.environ.get("WORKERS") or os.cpu_count() or 1)
