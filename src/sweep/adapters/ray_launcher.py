@@ -99,11 +99,19 @@ class RayLauncher:
         self._address = str(context.address_info["gcs_address"])
 
     def nodes(self) -> list[dict[str, float]]:
-        """What each living node has in all, by Ray's names: CPU, GPU, memory and custom ones."""
+        """What each living node has in all, by Ray's names: CPU, GPU, memory and custom ones.
+
+        Raises:
+            EngineError: if the cluster does not answer any more.
+        """
         self.open()
         import ray
 
-        return [{k: float(v) for k, v in node["Resources"].items()} for node in ray.nodes() if node["Alive"]]
+        try:
+            nodes = ray.nodes()
+        except (ray.exceptions.RayError, ConnectionError, RuntimeError) as error:
+            raise EngineError(f"the Ray cluster does not answer any more: {error}") from error
+        return [{k: float(v) for k, v in node["Resources"].items()} for node in nodes if node["Alive"]]
 
     def left(self, prefix: str) -> list[RayHost]:
         """The hosts with names that begin so which an earlier driver of a given cluster left; now they are ours."""
