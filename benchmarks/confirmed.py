@@ -63,9 +63,9 @@ def summary(folder: Path, warmup: int) -> dict[str, Any]:
     trials = {r.trial.id for records in by_stage.values() for r in records}
     return {
         **_ratio(frozen),
-        "throughput_gain": _change(pairs, warmup, lambda c: c.tokens_per_s_per_gpu),
-        "gen_time_change": _change(pairs, warmup, lambda c: c.gen_seconds),
-        "step_time_change": _change(pairs, warmup, lambda c: c.step_seconds),
+        **_change("throughput_gain", pairs, warmup, lambda c: c.tokens_per_s_per_gpu),
+        **_change("gen_time_change", pairs, warmup, lambda c: c.gen_seconds),
+        **_change("step_time_change", pairs, warmup, lambda c: c.step_seconds),
         "base_cv": round(statistics.stdev(rates) / statistics.fmean(rates), 4) if len(rates) > 1 else None,
         "base_runs": len(rates),
         "seeds": seeds,
@@ -104,15 +104,16 @@ def _ratio(frozen: Path) -> dict[str, float]:
 
 
 def _change(
-    pairs: Sequence[tuple[Curve, Curve]], warmup: int, series: Callable[[Curve], Sequence[float]]
+    name: str, pairs: Sequence[tuple[Curve, Curve]], warmup: int, series: Callable[[Curve], Sequence[float]]
 ) -> dict[str, float | None]:
     """Mean relative change of the series' median with its 95 % interval; no interval for a single seed."""
     logs = [math.log(_median(series(own), warmup) / _median(series(base), warmup)) for own, base in pairs]
     mean = statistics.fmean(logs)
     if len(logs) < 2:
-        return {"value": round(math.expm1(mean), 4), "low": None, "high": None}
+        return {name: round(math.expm1(mean), 4), f"{name}_low": None, f"{name}_high": None}
     half = float(student.ppf(0.975, len(logs) - 1)) * statistics.stdev(logs) / math.sqrt(len(logs))
-    return {name: round(math.expm1(v), 4) for name, v in (("value", mean), ("low", mean - half), ("high", mean + half))}
+    parts = {name: mean, f"{name}_low": mean - half, f"{name}_high": mean + half}
+    return {part: round(math.expm1(value), 4) for part, value in parts.items()}
 
 
 def _median(values: Sequence[float], warmup: int) -> float:
