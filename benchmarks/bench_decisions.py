@@ -6,8 +6,8 @@
 Every method starts from verl's defaults in the same worlds and pays for every training step: Optuna's TPE over all
 knobs together, step-wise TPE in the manner of LightGBMTuner, Ray Tune's ASHA with OptunaSearch, random search, the
 article's literal rule, and the staged search. Writes `results/decisions.json`, `.md` and `.png`; its last line is one
-JSON object. CAMPAIGNS=100 plays so many a method and noise level. RESUME=1 goes on where an interrupted run was. AGAIN="method; method" replays these methods only, and the
-single decisions if it names `verdicts` or `stops`.
+JSON object. CAMPAIGNS=100 plays so many a method and noise level. RESUME=1 goes on where an interrupted run was.
+AGAIN="method; method" replays these methods only, and the single decisions if it names `verdicts` or `stops`.
 """
 
 from __future__ import annotations
