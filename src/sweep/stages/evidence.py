@@ -88,7 +88,9 @@ def _read_over(
     if point is None:
         return arm, Reading(math.nan, False, _no_gain(stage, base.finished[0]), halts=True)
     if literal:
-        return arm, Reading(point, point > 1.0, f"eta {point:.3f} by the article's literal rule")
+        seen = comparison(stage, arm, base)
+        aside = f"; by interval over seeds: {seen.verdict.value}"
+        return arm, Reading(point, point > 1.0, f"eta {point:.3f} by the article's literal rule{aside}")
     return arm, _statistical(stage, arm, base, earlier, point)
 
 
