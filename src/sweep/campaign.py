@@ -12,24 +12,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sweep.core import failure_policy
-from sweep.core.curve import Curve
 from sweep.core.decision import Ask, Freeze, Halt, Launch, Wait
 from sweep.core.failure import FailureClass
-from sweep.core.outcome import Diverged, Failed, Finished, Outcome
-from sweep.core.overrides import Overrides
-from sweep.core.plan import CampaignPlan, found_by
-from sweep.core.progress import Progress, Proposal, replicated
+from sweep.core.outcome import Failed, Finished, Outcome
+from sweep.core.plan import CampaignPlan
+from sweep.core.progress import Progress, Proposal
 from sweep.core.stage import Stage
 from sweep.core.trial import Trial
 from sweep.core.winner import Score, Winner
-from sweep.errors import ConfigError, EngineError, StageHalted
+from sweep.errors import EngineError, StageHalted
 from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
+from sweep.giving_up import GivingUp
 from sweep.ports import Observer, Store
 from sweep.purse import Purse, paid_outcomes
 from sweep.stages import decide, objective
-from sweep.stages.hopeless import hopeless
 from sweep.stages.memory_bound import MemoryBound
-from sweep.stats.early import is_checkpoint
+from sweep.standing import refuse_stale, start_of
 
 WAIT_SECONDS = 1.0
 """Longest single wait for events; only bounds how fast an interrupt is noticed."""
@@ -79,8 +77,7 @@ class Campaign:
         self._versions = tuple(sorted((versions or {}).items()))
         self._purse = purse or Purse()
         self._running: dict[str, Running] = {}
-        self._rows: dict[str, dict[int, Mapping[str, float]]] = {}
-        self._given_up: set[str] = set()
+        self._giving_up = GivingUp(fleet.stop, on=plan.early_stop)
         self._progress, self._repeats = Progress(plan.base, ()), 0
         self._memory = MemoryBound()
         self._ruled_out = 0
@@ -101,7 +98,7 @@ class Campaign:
         upstream = self._upstream(stage)
         winners = {w.stage: w for w in self._store.winners()}
         for winner in (*upstream, *(w for w in [winners.get(stage.name)] if w is not None)):
-            _refuse_stale(self._plan, winner, winners)
+            refuse_stale(self._plan, winner, winners)
         if stage.name in winners:
             return winners[stage.name]
         stands_on = self._plan.stands_on(stage, upstream)
@@ -111,7 +108,7 @@ class Campaign:
         for record in self._store.records(stage):
             self._memory.learn(record.trial, record.outcome)
         self._take_up_orphans(stage)
-        choice = self._search(stage, base, upstream).choice
+        choice = self._search(stage, upstream).choice
         winner = Winner(
             stage=stage.name,
             choice=choice,
@@ -127,8 +124,8 @@ class Campaign:
             observer.stage_frozen(stage, winner)
         return winner
 
-    def _search(self, stage: Stage, base: Overrides, upstream: tuple[Winner, ...]) -> Freeze:
-        self._progress, self._repeats = self._start_of(stage, base, upstream), 0
+    def _search(self, stage: Stage, upstream: tuple[Winner, ...]) -> Freeze:
+        self._progress, self._repeats = start_of(self._plan, self._store, stage, upstream), 0
         while True:
             progress = self._progress = self._progress.later(self._store.records(stage))
             decision = decide(stage, progress)
@@ -155,27 +152,6 @@ class Campaign:
             self._repeats = self._repeats + 1 if progress.arm(proposal.settings) else 0
         if self._repeats >= MOST_REPEATS:
             self._progress = replace(self._progress, exhausted=True)
-
-    def _start_of(self, stage: Stage, base: Overrides, upstream: tuple[Winner, ...]) -> Progress:
-        """What the stage's rule knows before its first trial."""
-        earlier = [self._plan.stage(w.stage) for w in upstream]
-        found = found_by(upstream)
-        return Progress(
-            base,
-            (),
-            self._plan.seeds_of(stage),
-            replicates=replicated(r for s in earlier for r in self._store.records(s)),
-            found=found,
-            searched=self._seen_by_the_search(stage, found),
-        )
-
-    def _seen_by_the_search(self, stage: Stage, found: Overrides) -> tuple[Finished, Finished] | None:
-        """The runs of all winners together and of the base on the search's first seed, if both finished."""
-        trials = (
-            Trial(o, self._plan.seeds[0], stage.budget.steps) for o in (self._plan.base.merged(found), self._plan.base)
-        )
-        own, base = (self._store.find(trial.id) for trial in trials)
-        return (own, base) if isinstance(own, Finished) and isinstance(base, Finished) else None
 
     def _upstream(self, stage: Stage) -> tuple[Winner, ...]:
         frozen = {w.stage: w for w in self._store.winners()}
@@ -263,29 +239,25 @@ class Campaign:
             return
         match event:
             case Started(trial, _, start_seconds):
-                self._rows.pop(trial.id, None)
+                self._giving_up.started(trial.id)
                 self._purse.started(trial.id, start_seconds)
             case Stepped(trial, step, metrics):
                 self._idle_faults.clear()
-                self._rows.setdefault(trial.id, {})[step] = metrics
-                if self._plan.early_stop and is_checkpoint(step, trial.steps):
-                    self._give_up_if_hopeless(run)
+                self._giving_up.stepped(
+                    run.stage,
+                    run.proposal.settings,
+                    trial,
+                    step,
+                    metrics,
+                    lambda: self._progress.later(self._store.records(run.stage)),
+                )
                 for observer in self._observers:
                     observer.stepped(run.stage, trial, step, metrics)
             case Ended(trial, outcome):
-                self._rows.pop(trial.id, None)
-                if trial.id in self._given_up and isinstance(outcome, Diverged):
-                    outcome = replace(outcome, given_up=True)
+                outcome = self._giving_up.ended(trial.id, outcome)
                 del self._running[trial.id]
                 self._purse.ended(trial.id, outcome)
                 self._ended(run, outcome)
-
-    def _give_up_if_hopeless(self, run: Running) -> None:
-        curve = Curve.from_rows(self._rows[run.trial.id].items())
-        progress = self._progress.later(self._store.records(run.stage))
-        if reason := hopeless(run.stage, progress, run.proposal.settings, curve):
-            self._given_up.add(run.trial.id)
-            self._fleet.stop(run.trial.id, reason)
 
     def _ended(self, run: Running, outcome: Outcome) -> None:
         if not isinstance(outcome, Failed):
@@ -318,19 +290,6 @@ class Campaign:
 
 def _trial(stage: Stage, progress: Progress, proposal: Proposal) -> Trial:
     return Trial(progress.base.merged(proposal.settings), proposal.seed, stage.budget.steps, stage.measure)
-
-
-def _refuse_stale(plan: CampaignPlan, frozen: Winner, winners: Mapping[str, Winner]) -> None:
-    """A frozen winner never changes by itself: on another base the user decides.
-
-    Raises:
-        ConfigError: if the winner was found on something else; names the settings that differ.
-    """
-    if what := plan.stale_because(frozen, winners):
-        raise ConfigError(
-            f"stage {frozen.stage} is frozen, but what it stands on has changed: {what}; set it back, choose another "
-            f"campaign=NAME, or unfreeze it: python -m sweep.freeze unfreeze {frozen.stage} campaign={plan.name}"
-        )
 
 
 def trial_folder(plan: CampaignPlan, trial: Trial) -> Path:
