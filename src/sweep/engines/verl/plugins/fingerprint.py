@@ -1,4 +1,4 @@
-"""Fingerprints of tensors, computed where the tensors lie: equal bits, equal fingerprint.
+"""Fingerprints of tensors, computed on the accelerator if there is one: equal bits, equal fingerprint.
 
 Two 64-bit sums over the bits of a tensor, one of them weighted by position, so that a changed, a moved and a swapped
 value all show. Integer sums do not depend on the order of summation, so a CPU and a GPU agree.
@@ -20,11 +20,16 @@ Fingerprint = tuple[int, int]
 
 
 def fingerprint(tensor: torch.Tensor) -> Fingerprint:
-    """(sum of the bits, sum of the bits times position), each modulo 2^64."""
+    """(sum of the bits, sum of the bits times position), each modulo 2^64.
+
+    A tensor in host memory, as verl keeps a reference model's, goes to the accelerator part by part: a CPU takes
+    seconds for a hundred million weights.
+    """
     bits = tensor.detach().contiguous().view(-1).view(_INTEGERS[tensor.element_size()])
+    device = "cuda" if torch.cuda.is_available() else bits.device
     total, weighted = 0, 0
     for start in range(0, bits.numel(), _CHUNK):
-        part = bits[start : start + _CHUNK].long()
+        part = bits[start : start + _CHUNK].to(device).long()
         positions = torch.arange(start, start + part.numel(), device=part.device) % _PERIOD + 1
         total += int(part.sum())
         weighted += int((part * positions).sum())
