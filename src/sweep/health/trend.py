@@ -146,18 +146,20 @@ class Periodicity:
 def periodicity(values: FloatArray, slowest_cycles: int = 4) -> Periodicity:
     """Fisher's test on the periodogram of the series less a cubic trend; slower cycles than that are trend.
 
-    p = m (1 - g)^(m - 1) for the largest of m shares g, capped at 1.
+    p = m (1 - g)^(m - 1) for the largest of m shares g, capped at 1. Where a slower cycle is stronger there is none:
+    a step from one level to another has power at all of them, the most at the slowest.
     """
     points = len(values)
     if points < 8 * slowest_cycles:
         return Periodicity(math.nan, 0.0, 1.0)
     time = np.linspace(-1, 1, points)
     left = values - np.polynomial.polynomial.polyval(time, np.polynomial.polynomial.polyfit(time, values, 3))
-    power = np.abs(np.fft.rfft(left)[slowest_cycles:]) ** 2
+    spectrum = np.abs(np.fft.rfft(left)) ** 2
+    slow, power = spectrum[1:slowest_cycles], spectrum[slowest_cycles:]
     total = float(power.sum())
-    if not total > 0:
-        return Periodicity(math.nan, 0.0, 1.0)
     peak = int(np.argmax(power))
+    if not total > 0 or float(slow.max()) > float(power[peak]):
+        return Periodicity(math.nan, 0.0, 1.0)
     share = float(power[peak]) / total
     chance = min(1.0, len(power) * (1 - share) ** (len(power) - 1))
     return Periodicity(points / (peak + slowest_cycles), share, chance)

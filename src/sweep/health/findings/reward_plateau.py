@@ -25,7 +25,7 @@ def plateau(evidence: Evidence) -> tuple[Finding, ...]:
     if reward is None or len(reward) < limits.plateau_min_points:
         return ()
     tail = _tail(reward, limits.plateau_steps)
-    if not _covers(tail, limits):
+    if not _covers(reward, tail, limits):
         return _too_short(reward, limits)
     flat_points = _flat_points(reward, limits.plateau_fluctuation)
     growth = _growth(fit_line(tail.steps, tail.values), limits)
@@ -60,10 +60,10 @@ def _interval(series: Series) -> int:
     return int(np.median(np.diff(series.steps))) if len(series) > 1 else 1
 
 
-def _covers(tail: Series, limits: Limits) -> bool:
-    """Whether the tail reaches over the whole stretch and misses less than half of its points."""
+def _covers(reward: Series, tail: Series, limits: Limits) -> bool:
+    """Whether the run is as long as the stretch and the tail misses less than half of its points."""
     interval = _interval(tail)
-    reaches = tail.span_steps + interval - 1 >= limits.plateau_steps
+    reaches = reward.span_steps + interval - 1 >= limits.plateau_steps
     return reaches and len(tail) * interval >= limits.plateau_coverage * limits.plateau_steps
 
 
