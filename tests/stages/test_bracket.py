@@ -65,6 +65,7 @@ def test_the_best_mini_batch_is_found_from_256(best):
 def test_the_first_move_is_the_articles_and_its_reading_is_noted():
     played = play(minibatch(), BASE, peaked(keys.MINI_BATCH, 100))
     assert played.tried(keys.MINI_BATCH)[0] == 179  # 0.7 x 256
+    assert played.records[1].requested.get(keys.MINI_BATCH) == 179.2
     assert any("the article's literal rule reads eta" in note and "at 179" in note for note in played.choice.notes)
 
 

@@ -63,7 +63,7 @@ class Axis:
             return self.start
         return self._position(self._written(self._value(position)))
 
-    def arm(self, position: float) -> Arm:
+    def arm(self, position: float, aimed: float | None = None) -> Arm:
         """The arm at a position; the held one where it stands, unless the stage fixes something new on every arm."""
         standing = self._standing
         if standing is not None and abs(position - self.start) < _SAME and self._is_at_start(standing):
@@ -73,7 +73,7 @@ class Axis:
         if self._on_lattice:
             moved = settings_of(self.stage, nearest_batch(self._batch, value))
         settings = self.stage.fixed.merged(self.held.settings).merged(moved)
-        asked = Overrides.of({self.knob.key: _rounded(self._value(position))})
+        asked = Overrides.of({self.knob.key: _rounded(self._value(position if aimed is None else aimed))})
         return Arm(settings, self.held.requested.merged(asked), f"{short(self.knob)} {value:g}")
 
     @property

@@ -29,7 +29,7 @@ from sweep.stages.arms import Arm, Measured, measure, room
 from sweep.stages.axis import Axis, short
 from sweep.stages.evidence import no_gain
 from sweep.stages.remarks import remarks
-from sweep.stats.bracket import Probe, Settled, advance
+from sweep.stats.bracket import TIE_DIGITS, Probe, Settled, advance
 from sweep.stats.efficiency import pooled_spread, ratio
 from sweep.stats.verdict import Comparison, Verdict, compare
 
@@ -105,7 +105,7 @@ def _walk(desk: _Desk, knob: Knob, held: Arm) -> Walked | Launch | Wait:
         found = _next(axis, desk.rule, seen)
         if isinstance(found, Settled):
             return _ended(desk, axis, seen, found)
-        measured = desk.measure(axis.arm(found.position))
+        measured = desk.measure(axis.arm(found.position, found.aimed))
         if isinstance(measured, Launch) and room(desk.stage, desk.progress) < len(measured.proposals):
             return _ended(desk, axis, seen, _with_what_is_there(axis, desk.rule, seen), spent=True)
         if not isinstance(measured, Measured):
@@ -156,15 +156,16 @@ def _heights(seen: Iterable[tuple[float, Measured]]) -> dict[float, float]:
     """Position to the logarithm of its score, or to the score itself where not all are positive; NaN for a dead one."""
     scores = {x: m.score.value if m.feasible else math.nan for x, m in seen}
     if all(v > 0 for v in scores.values() if math.isfinite(v)):
-        return {x: math.log(v) if math.isfinite(v) else math.nan for x, v in scores.items()}
-    return scores
+        return {x: round(math.log(v), TIE_DIGITS) if math.isfinite(v) else math.nan for x, v in scores.items()}
+    return {x: float(f"{v:.{TIE_DIGITS}g}") for x, v in scores.items()}
 
 
 def _opening(desk: _Desk) -> Launch | Wait:
     """The baseline, the first knob's start and its first move, which are always needed: they can run side by side."""
     axis = desk.axis(desk.stage.knobs[0], BASELINE)
     first = advance({axis.start: 0.0}, start=axis.start, step=axis.step, low=axis.low, high=axis.high, snap=axis.snap)
-    arms = dict.fromkeys((BASELINE, axis.arm(axis.start), axis.arm(first.position)))
+    aimed = first.aimed if isinstance(first, Probe) else None
+    arms = dict.fromkeys((BASELINE, axis.arm(axis.start), axis.arm(first.position, aimed)))
     steps = [desk.measure(arm) for arm in arms]
     missing = [p for step in steps if isinstance(step, Launch) for p in step.proposals]
     return Launch(tuple(missing[: max(1, room(desk.stage, desk.progress))])) if missing else Wait()

@@ -27,15 +27,22 @@ NEAR_SHARE = 0.2
 PEAK_POINTS = 3
 """Points that a parabola needs: fewer keep no run in reserve for its peak."""
 
+TIE_DIGITS = 9
+"""Decimals of a height by which two points differ or are equal. Ours."""
+
+ROUNDING = 1e-9
+"""A bend of this share of the scores is rounding, not a peak. Ours."""
+
 _SAME = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Measure here next."""
+    """Measure here next; `aimed` is what was asked for where `snap` moved it."""
 
     position: float
     reason: str
+    aimed: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +88,7 @@ def advance(
     ladder = _Ladder(scores, start, step, low, high, snap)
     for rung in (0, 1):
         if not ladder.measured(rung):
-            return Probe(ladder.at(rung), "start" if rung == 0 else "first move")
+            return ladder.probe(rung, "start" if rung == 0 else "first move")
     way = 1 if ladder.score(1) > ladder.score(0) else -1
     rung = 1 if way == 1 else 0
     while ladder.at(rung + way) != ladder.at(rung):
@@ -90,8 +97,8 @@ def advance(
             if len(scores) >= max(most_points - 1, min(most_points, PEAK_POINTS)):
                 found = _peak(scores, start, near_share * abs(step), most_points, snap)
                 idle = isinstance(found, Settled) and len(scores) < most_points
-                return Probe(ladder.at(following), "still better, and a run is left") if idle else found
-            return Probe(ladder.at(following), "on in the better direction")
+                return ladder.probe(following, "still better, and a run is left") if idle else found
+            return ladder.probe(following, "on in the better direction")
         if not ladder.score(following) > ladder.score(rung):
             break
         rung = following
@@ -108,21 +115,28 @@ class _Ladder:
         self._snap = snap
 
     def at(self, rung: int) -> float:
-        position = min(self._high, max(self._low, self._start))
-        for _ in range(abs(rung)):
-            position = self._onward(position, self._step if rung > 0 else -self._step)
-        return position
+        return self._place(rung)[0]
 
-    def _onward(self, position: float, step: float) -> float:
+    def probe(self, rung: int, reason: str) -> Probe:
+        return _probe(*self._place(rung), reason)
+
+    def _place(self, rung: int) -> tuple[float, float]:
+        """The rung's position and what is asked for to get there."""
+        position = aim = min(self._high, max(self._low, self._start))
+        for _ in range(abs(rung)):
+            position, aim = self._onward(position, self._step if rung > 0 else -self._step)
+        return position, aim
+
+    def _onward(self, position: float, step: float) -> tuple[float, float]:
         """The next position that can be run, a step away or as many as it takes; the same one at the end."""
         steps = 1
         while True:
             aim = min(self._high, max(self._low, position + steps * step))
             found = self._snap(aim)
             if (found - position) * step > 0 and abs(found - position) > _SAME:
-                return found
+                return found, aim
             if aim in (self._low, self._high):
-                return position
+                return position, position
             steps *= 2
 
     def measured(self, rung: int) -> bool:
@@ -143,13 +157,18 @@ def _peak(scores: Mapping[float, float], start: float, near: float, most_points:
     fit = _parabola(alive)
     if fit is None:
         return Settled(highest, alive[highest], "the highest score; too few points for a peak")
-    top, height = fit
-    top = snap(min(max(alive), max(min(alive), top)))
+    peak, height = fit
+    aim = min(max(alive), max(min(alive), peak))
+    top = snap(aim)
     known = _nearest(scores, top, max(_SAME, near))
     if known is None and len(scores) < most_points:
-        return Probe(top, "peak of the parabola through all points")
-    best = max(alive, key=height)
+        return _probe(top, aim, "peak of the parabola through all points")
+    best = max(alive, key=lambda x: round(height(x), TIE_DIGITS))  # of equal ones the lowest position
     return Settled(best, height(best), "highest on the parabola through all points")
+
+
+def _probe(position: float, aim: float, reason: str) -> Probe:
+    return Probe(position, reason, None if abs(position - aim) <= _SAME else aim)
 
 
 def _parabola(alive: Mapping[float, float]) -> tuple[float, Callable[[float], float]] | None:
@@ -158,8 +177,9 @@ def _parabola(alive: Mapping[float, float]) -> tuple[float, Callable[[float], fl
         return None
     positions = np.array(list(alive))
     middle = float(positions.mean())
-    bend, slope, level = (float(c) for c in np.polyfit(positions - middle, np.array(list(alive.values())), 2))
-    if not bend < 0:
+    heights = np.array(list(alive.values()))
+    bend, slope, level = (float(c) for c in np.polyfit(positions - middle, heights, 2))
+    if not -bend * float(np.ptp(positions)) ** 2 > ROUNDING * (1 + float(np.abs(heights).max())):
         return None
     return middle - slope / (2 * bend), lambda x: level + slope * (x - middle) + bend * (x - middle) ** 2
 
