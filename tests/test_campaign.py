@@ -266,6 +266,15 @@ def test_the_shipped_rules_end_in_a_confirmation_on_seeds_that_no_stage_used(tmp
     assert len(records) == 4
 
 
+def test_a_second_walk_of_the_mini_batch_starts_from_its_winner_under_the_last_stages_settings(tmp_path):
+    bench = Bench(tmp_path, *SHIPPED, "confirm.retest=true")
+    winners = {w.stage: w for w in bench.run()}
+    assert list(winners)[-2:] == ["retest", "confirm"]
+    assert winners["retest"].base.get(keys.MINI_BATCH) == winners["minibatch"].choice.settings.get(keys.MINI_BATCH, 16)
+    assert winners["retest"].base.get(keys.LAM) == winners["lr_lambda"].choice.settings.get(keys.LAM, 0.97)
+    assert len(bench.store.records(bench.plan.stage("retest"))) <= 4
+
+
 def test_a_winner_that_new_seeds_find_worse_is_not_what_the_campaign_ends_with(tmp_path):
     def script(trial: Trial, warm: bool) -> Script:
         changed = trial.overrides != bench.plan.base
