@@ -511,8 +511,8 @@ def test_kill_9_at_any_moment_loses_no_recorded_trial_and_repeats_none(
     for _ in range(6):
         driver = subprocess.Popen([sys.executable, "-c", ENDLESS, url], stdout=subprocess.PIPE, text=True)
         assert driver.stdout is not None
-        lines = [driver.stdout.readline()]
-        time.sleep(moments.uniform(0.0, 1.0))
+        lines = [driver.stdout.readline() for _ in range(moments.randint(3, 9))]  # by progress: a busy machine is slow
+        time.sleep(moments.uniform(0.0, 0.1))
         driver.kill()
         lines += driver.stdout.read().splitlines()
         driver.wait()
