@@ -65,7 +65,8 @@ def test_the_confirmation_comes_last_and_can_be_left_out_and_the_retest_taken_in
         ("bracket.most_points=1", "at least 2"),
         ("bracket.moves=0", "at least 1"),
         ("bracket.first_factor=1.0", "positive, not 1"),
-        ("bracket.near_share=1.0", "from 0 to 1"),
+        ("bracket.first_factor=0", "above 0, got 0"),
+        ("bracket.near_share=1.0", "at least 0 and below 1, got 1.0"),
         ("knobs.kl_coef.high=0.0005", "needs a range"),
     ],
 )
@@ -136,7 +137,7 @@ def test_what_a_stage_measures_is_part_of_what_its_winner_stands_on():
         ),
         (["engine=trl"], "engine must be one of verl, rehearsal, got 'trl'"),
         (["budget.stepz=3"], r"no setting is called budget\.stepz; nearest: budget\.steps"),
-        (["budget.steps=many"], "'many'.*Integer"),
+        (["budget.steps=many"], "budget.steps must be a whole number, got 'many'"),
         (["budget.steps=0"], "budget.steps must be at least 1, got 0"),
         (["budget.steps=5"], "warmup_steps must be below budget.steps, got 5 and 5"),
         (["budget.steps=20000"], "schedule_steps is the whole run"),
@@ -152,13 +153,56 @@ def test_what_a_stage_measures_is_part_of_what_its_winner_stands_on():
         (["stages.token_budget.ladder.rollback.series=heat"], "rollback: series must be one of .*peak_gib.*'heat'"),
         (["stages.token_budget.measure=guess"], "measure must be one of training, rollout, got 'guess'"),
         (["model=smollm2-135m", "stages.token_budget.rounds.measured=0"], "rounds.measured must be at least 1"),
-        (["model=smollm2-135m", "stages.token_budget.rounds.warmup=-1"], "rounds.warmup 0"),
+        (["model=smollm2-135m", "stages.token_budget.rounds.warmup=-1"], "rounds.warmup must be at least 0, got -1"),
         (["stages.kl.follows=[nobody]"], "follows 'nobody'"),
         (["stages.minibatch.follows=[kl]"], "circle"),
         (['verl=["no equals sign"]'], "cannot read 'no equals sign' as key=value"),
         (['verl=["~algorithm.lam"]'], "plain key=value"),
         (['verl=["a.b=1,2"]'], "plain key=value"),
         (["+budget.dollars=1"], "dollars"),
+        (["seed=-1"], "seed must be at least 0 and at most 4294966293, got -1"),
+        (["seed=4294966294"], "seed must be at least 0 and at most 4294966293"),
+        (["budget.gpu_hours=nan"], "budget.gpu_hours must be above 0, or null for no limit, got nan"),
+        (["budget.gpu_hours=inf"], "budget.gpu_hours must be above 0"),
+        (["budget.seeds=1001"], "budget.seeds must be at least 1 and at most 1000"),
+        (["runtime.step_seconds=0"], "runtime.step_seconds must be above 0, got 0"),
+        (["model.gpus=0"], "model.gpus must be at least 1, got 0"),
+        (["guards.limits.kl_explosion=-1"], "guards.limits.kl_explosion must be at least 0, got -1"),
+        (["guards.limits.kl_explosion=x"], "guards.limits.kl_explosion must be a number, got 'x'"),
+        (["guards.stop_on=KL"], r"guards.stop_on must be a list such as \[a,b\], got 'KL'"),
+        (["confirm=3"], "confirm must be a section with keys of its own, got '3'"),
+        (["earlier=x", "campaign=x"], "earlier must name another campaign"),
+        (["campaign=ä"], r"cannot read 'campaign=ä' as KEY=VALUE; .*quoted twice"),
+        (["verl=[trainer.test_freq=50]"], r"cannot read .*each entry of the list is quoted"),
+        (["stage=minibatch,kl"], "stage has several values in 'stage=minibatch,kl', and a campaign takes one"),
+        (["resume"], "cannot read 'resume': settings are KEY=VALUE"),
+        (["hydra.run.dir=x"], "sets Hydra"),
+        (["stages.confirm.beside={a: [b]}"], r"add it with \+, as in '\+stages.confirm.beside.NAME=VALUE'"),
+        (["stages.minibatch.bracket.moves=3"], r"added with \+: \+stages.minibatch.bracket.moves=VALUE"),
+        (["stages.minibatch.knobs.mini_batch.low=a"], r"sweeps/minibatch\.yaml: knobs.mini_batch.low must be a number"),
+        (["stages.minibatch.budget.trials=a"], r"sweeps/minibatch\.yaml: budget.trials must be a whole number"),
+        (["stages.minibatch.budget.warmup_steps=40"], "budget.warmup_steps must be below budget.steps, got 40 and 40"),
+        (["stages.minibatch.budget.seeds=3"], "budget.seeds is 3, but the campaign has 1; give budget.seeds=3"),
+        (["stages.minibatch.follows=kl"], "follows must be a list"),
+        (["stages.minibatch.rule=nowhere:decide"], "rule: cannot import nowhere for 'nowhere:decide'"),
+        (["stages.minibatch.rule=os:nothing"], "'os:nothing' names no function"),
+        (
+            ["stages.kl.objective=speed_to_level"],
+            "objective_options.level, which speed_to_level needs, must be a number",
+        ),
+        (
+            ['stages.kl.fixed=["algorithm.kl_ctrl.kl_coef=0.1"]'],
+            "fixed sets algorithm.kl_ctrl.kl_coef, which is a knob",
+        ),
+        (
+            ["stages.token_budget.constraints.free_gib.series=heat"],
+            "constraints.free_gib.series must be one of .*'heat'",
+        ),
+        (["stages.token_budget.ladder.ladders.token_budget.clamp=gpu"], "clamp must be memory or left out, got 'gpu'"),
+        (
+            ["+stages.kl.knobs.other={key: algorithm.kl_ctrl.kl_coef, low: 1, high: 2}"],
+            "each knob needs a key of its own",
+        ),
         (["stages.token_budget.ladder.ladders.token_budget.points=[[1]]"], "one value for each"),
     ],
 )
@@ -208,6 +252,18 @@ def test_a_stage_file_that_is_no_yaml_is_named(checkout: Path):
     (checkout / "sweeps" / "kl.yaml").write_text("knobs: {a: [}")
     with pytest.raises(ConfigError, match=r"sweeps/kl\.yaml cannot be read"):
         compose([], checkout)
+
+
+def test_a_constant_that_its_file_leaves_out_can_be_added():
+    assert to_plan(compose(["+stages.minibatch.bracket.moves=3"])).stage("minibatch").rule.moves == 3
+
+
+def test_a_file_in_conf_that_is_no_yaml_is_a_message(tmp_path: Path):
+    shutil.copytree(ROOT / "conf", tmp_path / "conf")
+    (tmp_path / "sweeps").symlink_to(ROOT / "sweeps")
+    (tmp_path / "conf" / "model" / "tiny.yaml").write_text("model: {a: [")
+    with pytest.raises(ConfigError, match=r"conf cannot be read: .*tiny\.yaml"):
+        compose([], tmp_path)
 
 
 def test_a_file_added_to_sweeps_is_a_stage_without_any_python(checkout: Path):
@@ -272,7 +328,7 @@ def test_guards_and_checkpoints_that_were_chosen_reach_the_plug_ins():
         ("guards.min_free_gib=-1", "must be at least 0, got -1"),
         ("checkpoints.keep_last=0", "must be at least 1, got 0"),
         ("checkpoints.save_steps=0", "must be at least 1, got 0"),
-        ("guards.clip_decay=1.1", "above 0 and at most 1, got 1.1 and 0.1"),
+        ("guards.clip_decay=1.1", "clip_decay must be above 0 and at most 1, got 1.1"),
         ("guards.clip_decay=0", "above 0 and at most 1"),
     ],
 )

@@ -6,27 +6,33 @@ what would work.
 
 from __future__ import annotations
 
-import difflib
+import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from sweep.core import verl_keys as keys
 from sweep.core.overrides import Overrides
-from sweep.core.plan import CampaignPlan, ModelFacts, Timeouts
+from sweep.core.plan import CONFIRM_OFFSET, CampaignPlan, ModelFacts, Timeouts
 from sweep.core.stage import ConfirmRule, Stage
+from sweep.core.within import Within
 from sweep.errors import ConfigError
 from sweep.guard_settings import CheckpointsConfig, GuardsConfig, settings_of
 from sweep.stage_files import parse_settings, stage_from
 from sweep.tasks import assets
+from sweep.typed_overrides import check_overrides, unknown_key
+from sweep.yaml_values import WORDS
 
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout: `conf/` and `sweeps/` lie here (the package is installed in editable mode)."""
 
 CAMPAIGN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ALL_STAGES = "all"
+MOST_SEED = 2**32 - 1
+"""Source: numpy.random.seed."""
 ENGINES = ("verl", "rehearsal")
 RETEST, CONFIRM = "retest", "confirm"
 """The stages that `confirm:` switches."""
@@ -135,7 +141,9 @@ def compose(overrides: Sequence[str], root: Path = ROOT) -> CampaignConfig:
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
 
+    check_overrides(overrides)
     try:
         GlobalHydra.instance().clear()
         _offer_sweeps(root / "sweeps")
@@ -145,6 +153,8 @@ def compose(overrides: Sequence[str], root: Path = ROOT) -> CampaignConfig:
         typed = OmegaConf.merge(OmegaConf.structured(CampaignConfig), composed)
         OmegaConf.resolve(typed)
         config = OmegaConf.to_object(typed)
+    except YAMLError as error:
+        raise ConfigError(f"a file in {root / 'conf'} cannot be read: {' '.join(str(error).split())}") from error
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise ConfigError(_readable(error, overrides, root)) from error
     assert isinstance(config, CampaignConfig)
@@ -159,7 +169,9 @@ def to_plan(config: CampaignConfig) -> CampaignPlan:
     """
     _check_name(config.campaign)
     if config.earlier is not None:
-        _check_name(config.earlier)
+        _check_name(config.earlier, "earlier")
+        if config.earlier == config.campaign:
+            raise ConfigError(f"earlier must name another campaign than campaign={config.campaign}; leave it out")
     _check_numbers(config)
     if config.engine not in ENGINES:
         raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, got {config.engine!r}")
@@ -173,6 +185,7 @@ def to_plan(config: CampaignConfig) -> CampaignPlan:
         config.model.hidden_size,
     )
     stages = _in_order(_after_all(_stages(config, base, model)))
+    _check_seeds(config, stages)
     folder = Path(config.runs) / config.campaign
     return CampaignPlan(
         name=config.campaign,
@@ -279,26 +292,39 @@ def sources(config: CampaignConfig) -> assets.Sources:
     return assets.Sources(config.model.path, config.task.train_files, config.task.val_files, config.task.reward)
 
 
-def _check_name(name: str) -> None:
+def _check_name(name: str, key: str = "campaign") -> None:
     if not CAMPAIGN_NAME.fullmatch(name):
         raise ConfigError(
-            f"campaign must be 1 to 64 letters, digits, '.', '_' or '-', starting with a letter or digit, got {name!r}"
+            f"{key} must be 1 to 64 letters, digits, '.', '_' or '-', starting with a letter or digit, got {name!r}"
         )
 
 
 def _check_numbers(config: CampaignConfig) -> None:
-    budget = config.budget
-    for name, value, least in (
-        ("budget.steps", budget.steps, 1),
-        ("budget.seeds", budget.seeds, 1),
-        ("budget.warmup_steps", budget.warmup_steps, 0),
-        ("confirm.seeds", config.confirm.seeds, 0),
-        ("cluster.slots", config.cluster.slots, 0),
+    budget, runtime, model = config.budget, config.runtime, config.model
+    positive = Within(low=0, high=math.inf, open_low=True)
+    for name, value, within in (
+        ("budget.steps", budget.steps, Within(low=1)),
+        ("budget.seeds", budget.seeds, Within(low=1, high=CONFIRM_OFFSET)),
+        ("budget.warmup_steps", budget.warmup_steps, Within(low=0)),
+        ("budget.throughput_steps", budget.throughput_steps, Within(low=1)),
+        ("budget.gpu_hours", budget.gpu_hours, positive),
+        ("confirm.seeds", config.confirm.seeds, Within(low=0)),
+        ("seed", config.seed, Within(low=0, high=MOST_SEED - CONFIRM_OFFSET - config.confirm.seeds)),
+        ("cluster.slots", config.cluster.slots, Within(low=0)),
+        ("cluster.unattended_seconds", config.cluster.unattended_seconds, positive),
+        ("runtime.start_seconds", runtime.start_seconds, positive),
+        ("runtime.step_seconds", runtime.step_seconds, positive),
+        ("runtime.end_seconds", runtime.end_seconds, positive),
+        ("model.gpus", model.gpus, Within(low=1)),
+        ("model.gpu_gib", model.gpu_gib, positive),
+        ("model.hidden_size", model.hidden_size, Within(low=1)),
     ):
-        if value < least:
-            raise ConfigError(f"{name} must be at least {least}, got {value}")
-    if budget.gpu_hours is not None and not budget.gpu_hours > 0:
-        raise ConfigError(f"budget.gpu_hours must be above 0, or null for no limit, got {budget.gpu_hours}")
+        if value is not None and not (within.holds(value) and math.isfinite(value)):
+            aside = ", or null for no limit" if name == "budget.gpu_hours" else ""
+            raise ConfigError(f"{name} must be {within}{aside}, got {value}")
+    for name, text in (("runs", config.runs), ("model.path", model.path), ("model.name", model.name)):
+        if not text.strip():
+            raise ConfigError(f"{name} must not be empty")
     if budget.warmup_steps >= budget.steps:
         raise ConfigError(
             f"budget.warmup_steps must be below budget.steps, got {budget.warmup_steps} and {budget.steps}"
@@ -308,6 +334,16 @@ def _check_numbers(config: CampaignConfig) -> None:
             f"budget.schedule_steps is the whole run and cannot be below budget.steps, "
             f"got {budget.schedule_steps} and {budget.steps}"
         )
+
+
+def _check_seeds(config: CampaignConfig, stages: tuple[Stage, ...]) -> None:
+    """Raises: ConfigError: if a stage asks for more seeds than the campaign has."""
+    for stage in stages:
+        if not isinstance(stage.rule, ConfirmRule) and stage.budget.seeds > config.budget.seeds:
+            raise ConfigError(
+                f"stages.{stage.name}.budget.seeds is {stage.budget.seeds}, but the campaign has "
+                f"{config.budget.seeds}; give budget.seeds={stage.budget.seeds}"
+            )
 
 
 def _in_order(stages: list[Stage]) -> tuple[Stage, ...]:
@@ -342,18 +378,47 @@ def _readable(error: Exception, overrides: Sequence[str], root: Path) -> str:
     """The error in our words: what was asked, what would work."""
     from hydra.errors import MissingConfigException
 
-    asked = f" (asked: {' '.join(overrides)})" if overrides else ""
     if isinstance(error, MissingConfigException) and error.options:
         group, _, name = (error.missing_cfg_file or "").rpartition("/")
         return f"{group} must be one of {', '.join(sorted(error.options))}, got {name!r}"
+    if wanted := _wrong_type(error, overrides):
+        return wanted
+    asked = f" (asked: {' '.join(overrides)})" if overrides else ""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = "; ".join(line for line in lines if not line.startswith(_HYDRA_ASIDES))
     key = re.search(r"Could not override '([^']+)'", text)
     if key:
-        near = difflib.get_close_matches(key.group(1), _known_keys(root), n=3)
-        hint = f"; nearest: {', '.join(near)}" if near else ""
-        return f"no setting is called {key.group(1)}{hint}; python -m sweep --cfg shows every key"
+        return unknown_key(key.group(1), _known_keys(root))
     return f"{text}{asked}; python -m sweep --cfg shows every key"
+
+
+def _wrong_type(error: Exception, overrides: Sequence[str]) -> str:
+    """Which key holds a value of another type than it must, empty if that is not the error."""
+    from omegaconf.errors import ValidationError
+
+    key = getattr(error, "full_key", None) or _section_given_a_value(overrides)
+    if not isinstance(error, ValidationError) or not key:
+        return ""
+    given = next((value for name, _, value in (o.partition("=") for o in reversed(overrides)) if name == key), None)
+    got = f"got {given!r}" if given is not None else str(error).splitlines()[0]
+    return f"{key} must be {_wanted_type(key)}, {got}"
+
+
+def _section_given_a_value(overrides: Sequence[str]) -> str:
+    """The section that the command line replaces as a whole, of which OmegaConf does not say the name."""
+    sections = {name for name, hint in get_type_hints(CampaignConfig).items() if is_dataclass(hint)}
+    return next((o.partition("=")[0] for o in overrides if o.partition("=")[0] in sections), "")
+
+
+def _wanted_type(key: str) -> str:
+    """What the schema wants under a dotted key, in words."""
+    hint: Any = CampaignConfig
+    for name in re.sub(r"\[.*", "", key).split("."):
+        hint = get_type_hints(hint).get(name, str) if is_dataclass(hint) else (*get_args(hint), str)[-2]
+    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    kind = next(k for k in kinds if k is not NoneType)
+    words = WORDS.get(kind, "a list such as [a,b]" if get_origin(kind) is list else "a section with keys of its own")
+    return words + (" or null" if NoneType in kinds else "")
 
 
 _HYDRA_ASIDES = ("full_key", "object_type", "reference_type", "Set the environment", "To append", "In '", "See https")

@@ -47,5 +47,9 @@ class StoreError(SweepError):
     exit_code = 2
 
 
+class ViewError(SweepError):
+    """A file for people cannot be written; the storage has everything that it would say."""
+
+
 class EngineError(SweepError):
     """A runtime cannot be started or reached; the trials it served are outcomes, not errors."""

@@ -5,6 +5,7 @@ What is as the method has it is left out, so that a trial's settings say only wh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
@@ -81,16 +82,17 @@ def _check(guards: GuardsConfig, checkpoints: CheckpointsConfig) -> None:
     for name in guards.limits:
         if name not in numbers:
             raise ConfigError(f"guards.limits has no {name!r}; there are {', '.join(numbers)}")
+        if not 0 <= guards.limits[name] < math.inf:
+            raise ConfigError(f"guards.limits.{name} must be at least 0, got {guards.limits[name]:g}")
     for key, value, least in (
         ("guards.min_free_gib", guards.min_free_gib, 0),
         ("checkpoints.save_steps", checkpoints.save_steps, 1),
         ("checkpoints.keep_last", checkpoints.keep_last, 1),
         ("checkpoints.best_gain", checkpoints.best_gain, 0),
     ):
-        if value < least:
+        if not least <= value < math.inf:
             raise ConfigError(f"{key} must be at least {least}, got {value:g}")
     decay = guards.clip_decay
-    if decay is not None and not (0 < decay <= 1 and 0 < guards.clip_floor <= 1):
-        raise ConfigError(
-            f"guards.clip_decay and clip_floor must be above 0 and at most 1, got {decay:g} and {guards.clip_floor:g}"
-        )
+    for name, share in (("clip_decay", decay), ("clip_floor", guards.clip_floor)):
+        if share is not None and not 0 < share <= 1:
+            raise ConfigError(f"guards.{name} must be above 0 and at most 1, got {share:g}")

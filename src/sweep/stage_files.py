@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import Any, TypeVar
+import importlib
+from collections.abc import Mapping
+from typing import Any
 
 from sweep.core import verl_keys as keys
 from sweep.core.curve import METRICS
-from sweep.core.overrides import Overrides
+from sweep.core.overrides import Overrides, bare
 from sweep.core.plan import ModelFacts
 from sweep.core.stage import (
     BracketRule,
@@ -29,8 +29,10 @@ from sweep.core.stage import (
 )
 from sweep.core.token_budget import token_clamp
 from sweep.core.trial import Measure
+from sweep.core.within import Within
 from sweep.errors import ConfigError
 from sweep.stages import objective
+from sweep.yaml_values import built, fitting, known_keys, listing, number, section
 
 MOST_KNOBS = 2
 """Source: S0 section 2, one or two parameters a step."""
@@ -43,7 +45,11 @@ KEYS = frozenset(
     {"knobs", "fixed", "rule", "bracket", "eta", "ladder", "search", "objective", "objective_options", "constraints"}
     | {"budget", "follows", "cost_key", "measure", "rounds", "beside"}
 )
-T = TypeVar("T")
+
+STATISTICS = ("mean", "min", "max")
+TIE_MARGIN = Within(low=0, high=1, open_high=True)
+MEMORY = "memory"
+"""The only clamp of a ladder: what the article's formula allows."""
 
 
 def stage_from(name: str, content: Mapping[str, Any], base: Overrides, model: ModelFacts) -> Stage:
@@ -53,34 +59,66 @@ def stage_from(name: str, content: Mapping[str, Any], base: Overrides, model: Mo
         ConfigError: for an unknown key, rule, objective or a value that cannot work.
     """
     where = f"sweeps/{name}.yaml"
-    _known_keys(where, content, KEYS)
-    knobs = tuple(_built(Knob, f"{where}: knobs.{n}", k) for n, k in content.get("knobs", {}).items())
-    if content.get("rule") == "confirm" and knobs:
-        raise ConfigError(f"{where}: a confirmation has no knobs, got {len(knobs)}")
-    if content.get("rule") != "confirm" and not 1 <= len(knobs) <= MOST_KNOBS:
-        raise ConfigError(f"{where}: a stage has one or two knobs, got {len(knobs)}")
+    content = section(where, content)
+    known_keys(where, content, KEYS)
+    knobs = tuple(_knob(f"{where}: knobs.{n}", k) for n, k in section(f"{where}: knobs", content.get("knobs")).items())
+    _check_knobs(where, knobs, content.get("rule"))
     measure = _measure(where, content, base, model)
-    stage = Stage(
+    options = section(f"{where}: objective_options", content.get("objective_options"))
+    constraints = section(f"{where}: constraints", content.get("constraints"))
+    cost_key = content.get("cost_key")
+    return Stage(
         name=name,
         knobs=knobs,
         rule=_rule(where, content, base, model, knobs),
-        objective=_objective(where, content),
+        objective=_objective(where, content, options),
         budget=_budget(where, content, measure),
-        fixed=Overrides.of(parse_settings(content.get("fixed", []), f"{where}: fixed")),
-        constraints=tuple(
-            _built(Constraint, f"{where}: constraints.{n}", c) for n, c in content.get("constraints", {}).items()
-        ),
-        cost_key=content.get("cost_key"),
-        follows=tuple(content.get("follows", ())),
+        fixed=_fixed(f"{where}: fixed", content.get("fixed"), knobs),
+        constraints=tuple(_constraint(f"{where}: constraints.{n}", c) for n, c in constraints.items()),
+        cost_key=None if cost_key is None else fitting(f"{where}: cost_key", str, cost_key),
+        follows=tuple(listing(f"{where}: follows", content.get("follows"))),
         measure=measure,
-        objective_options=Overrides.of(content.get("objective_options", {})),
+        objective_options=Overrides.of(options),
     )
-    if stage.budget.trials < 2:
-        raise ConfigError(f"{where}: budget.trials must be at least 2 (the baseline and a candidate)")
-    return stage
 
 
-def parse_settings(lines: Sequence[str], where: str) -> list[tuple[str, object]]:
+def _knob(where: str, content: object) -> Knob:
+    knob = built(Knob, where, content)
+    if not knob.key:
+        raise ConfigError(f"{where}.key must name a verl setting, got an empty text")
+    if knob.low > knob.high:
+        raise ConfigError(f"{where} needs a range, got {knob.low:g} to {knob.high:g}")
+    if knob.log and knob.low <= 0:
+        raise ConfigError(f"{where}.low must be above 0 where log is true, got {knob.low:g}")
+    return knob
+
+
+def _fixed(where: str, lines: object, knobs: tuple[Knob, ...]) -> Overrides:
+    fixed = Overrides.of(parse_settings(lines, where))
+    for knob in knobs:
+        if knob.key in fixed:
+            raise ConfigError(f"{where} sets {bare(knob.key)}, which is a knob; leave it to one of them")
+    return fixed
+
+
+def _check_knobs(where: str, knobs: tuple[Knob, ...], rule: object) -> None:
+    if rule == "confirm" and knobs:
+        raise ConfigError(f"{where}: a confirmation has no knobs, got {len(knobs)}")
+    if rule != "confirm" and not 1 <= len(knobs) <= MOST_KNOBS:
+        raise ConfigError(f"{where}: a stage has one or two knobs, got {len(knobs)}")
+    if len({bare(k.key) for k in knobs}) < len(knobs):
+        raise ConfigError(f"{where}: each knob needs a key of its own, got {knobs[0].key} twice")
+
+
+def _constraint(where: str, content: object) -> Constraint:
+    found = built(Constraint, where, content)
+    for name, value, known in (("series", found.series, METRICS), ("statistic", found.statistic, STATISTICS)):
+        if value not in known:
+            raise ConfigError(f"{where}.{name} must be one of {', '.join(known)}, got {value!r}")
+    return found
+
+
+def parse_settings(lines: object, where: str) -> list[tuple[str, object]]:
     """verl settings written as Hydra overrides, as (key, value) pairs; a leading `+` stays on the key.
 
     Raises:
@@ -91,7 +129,7 @@ def parse_settings(lines: Sequence[str], where: str) -> list[tuple[str, object]]
 
     parser = OverridesParser.create()
     pairs: list[tuple[str, object]] = []
-    for line in lines:
+    for line in listing(where, lines):
         try:
             parsed = parser.parse_override(line)
         except HydraException as error:
@@ -115,10 +153,12 @@ def _measure(where: str, content: Mapping[str, Any], base: Overrides, model: Mod
 
 def _budget(where: str, content: Mapping[str, Any], measure: Measure) -> StageBudget:
     """What the stage may spend; trials that only generate have rounds for steps, as the section `rounds` says."""
-    budget = _built(StageBudget, f"{where}: budget", content.get("budget", {}))
-    rounds = _built(Rounds, f"{where}: rounds", content.get("rounds", {}))
-    if rounds.measured < 1 or rounds.warmup < 0:
-        raise ConfigError(f"{where}: rounds.measured must be at least 1 and rounds.warmup 0, got {rounds}")
+    budget = built(StageBudget, f"{where}: budget", content.get("budget"))
+    rounds = built(Rounds, f"{where}: rounds", content.get("rounds"))
+    if budget.warmup_steps >= budget.steps:
+        raise ConfigError(
+            f"{where}: budget.warmup_steps must be below budget.steps, got {budget.warmup_steps} and {budget.steps}"
+        )
     return budget if measure is Measure.TRAINING else rounds.of(budget)
 
 
@@ -127,40 +167,31 @@ def _rule(where: str, content: Mapping[str, Any], base: Overrides, model: ModelF
         case "bracket":
             return _bracket_rule(where, content, knobs)
         case "confirm":
-            return _confirm_rule(f"{where}: beside", content.get("beside") or {})
+            return _confirm_rule(f"{where}: beside", section(f"{where}: beside", content.get("beside")))
         case "eta":
-            return _built(EtaRule, f"{where}: eta", content.get("eta", {}))
+            return built(EtaRule, f"{where}: eta", content.get("eta"), literal=False)
         case "article":
-            return _built(EtaRule, f"{where}: eta", {**content.get("eta", {}), "literal": True})
+            return built(EtaRule, f"{where}: eta", content.get("eta"), literal=True)
         case "ladder":
-            return _ladder_rule(f"{where}: ladder", content.get("ladder", {}), base, model, knobs)
+            return _ladder_rule(
+                f"{where}: ladder", section(f"{where}: ladder", content.get("ladder")), base, model, knobs
+            )
         case "search":
-            return _search_rule(f"{where}: search", content.get("search", {}))
+            return _search_rule(f"{where}: search", section(f"{where}: search", content.get("search")))
         case str() as path if ":" in path:
+            _importable(f"{where}: rule", path)
             return CustomRule(path)
         case other:
             raise ConfigError(f"{where}: rule must be one of {', '.join(RULES)} or module:function, got {other!r}")
 
 
 def _bracket_rule(where: str, content: Mapping[str, Any], knobs: tuple[Knob, ...]) -> BracketRule:
-    given = dict(content.get("bracket", {}))
-    if "eta" in content:
-        given["article"] = _built(EtaRule, f"{where}: eta", content["eta"])
-    rule = _built(BracketRule, f"{where}: bracket", given)
-    for name, good, wanted in (
-        ("most_points", rule.most_points >= 2, "at least 2"),
-        ("moves", rule.moves >= 1, "at least 1"),
-        (
-            "first_factor",
-            rule.first_factor is None or (rule.first_factor > 0 and rule.first_factor != 1),
-            "positive, not 1",
-        ),
-        ("near_share", 0 <= rule.near_share < 1, "from 0 to 1"),
-    ):
-        if not good:
-            raise ConfigError(f"{where}: bracket.{name} must be {wanted}, got {getattr(rule, name)}")
+    article = built(EtaRule, f"{where}: eta", content["eta"], literal=False) if "eta" in content else None
+    rule = built(BracketRule, f"{where}: bracket", content.get("bracket"), article=article)
+    if rule.first_factor == 1:
+        raise ConfigError(f"{where}: bracket.first_factor must be positive, not 1, got {rule.first_factor}")
     for knob in knobs:
-        if not knob.low < knob.high or (knob.log and knob.low <= 0):
+        if not knob.low < knob.high:
             raise ConfigError(f"{where}: a bracket needs a range, got {knob.low:g} to {knob.high:g} for {knob.key}")
     return rule
 
@@ -172,48 +203,56 @@ def _confirm_rule(where: str, beside: Mapping[str, Any]) -> ConfirmRule:
 
 
 def _search_rule(where: str, content: Mapping[str, Any]) -> SearchRule:
-    _known_keys(where, content, {"sampler", "start", "tie_margin"})
-    start = tuple(Overrides.of(parse_settings(lines, f"{where}.start")) for lines in content.get("start", ()))
-    return SearchRule(content.get("sampler", "TPESampler"), start, float(content.get("tie_margin", 0.02)))
+    known_keys(where, content, {"sampler", "start", "tie_margin"})
+    lists = listing(f"{where}.start", content.get("start"), list)
+    start = tuple(Overrides.of(parse_settings(lines, f"{where}.start")) for lines in lists)
+    sampler = fitting(f"{where}.sampler", str, content.get("sampler", "TPESampler"))
+    return SearchRule(sampler, start, number(f"{where}.tie_margin", content.get("tie_margin", 0.02), TIE_MARGIN))
 
 
 def _ladder_rule(
     where: str, content: Mapping[str, Any], base: Overrides, model: ModelFacts, knobs: tuple[Knob, ...]
 ) -> LadderRule:
-    _known_keys(where, content, {"ladders", "tie_margin", "rollback"})
+    known_keys(where, content, {"ladders", "tie_margin", "rollback"})
     ladders = tuple(
-        _ladder(f"{where}.ladders.{name}", name, spec, base, model, knobs)
-        for name, spec in content.get("ladders", {}).items()
+        _ladder(f"{where}.ladders.{name}", name, section(f"{where}.ladders.{name}", spec), base, model, knobs)
+        for name, spec in section(f"{where}.ladders", content.get("ladders")).items()
     )
     if not ladders:
         raise ConfigError(f"{where}: at least one ladder is needed")
-    back = _built(Rollback, f"{where}.rollback", content["rollback"]) if content.get("rollback") else None
+    back = built(Rollback, f"{where}.rollback", content["rollback"]) if content.get("rollback") else None
     if back is not None and back.series not in METRICS:
         raise ConfigError(f"{where}.rollback: series must be one of {', '.join(METRICS)}, got {back.series!r}")
-    return LadderRule(ladders, float(content.get("tie_margin", 0.02)), back)
+    return LadderRule(ladders, number(f"{where}.tie_margin", content.get("tie_margin", 0.02), TIE_MARGIN), back)
 
 
 def _ladder(
     where: str, name: str, spec: Mapping[str, Any], base: Overrides, model: ModelFacts, knobs: tuple[Knob, ...]
 ) -> Ladder:
-    _known_keys(where, spec, {"keys", "points", "multiples", "climb", "clamp"})
-    names = list(spec.get("keys", []))
-    points = [list(p) for p in spec.get("points", [])] or _multiples(where, names, spec, base)
+    known_keys(where, spec, {"keys", "points", "multiples", "climb", "clamp"})
+    if spec.get("clamp") not in (None, MEMORY):
+        raise ConfigError(f"{where}.clamp must be {MEMORY} or left out, got {spec['clamp']!r}")
+    names = listing(f"{where}.keys", spec.get("keys"))
+    points = listing(f"{where}.points", spec.get("points"), list) or _multiples(where, names, spec, base)
+    ranged = {k.key for k in knobs}
     for point in points:
         if len(point) != len(names):
             raise ConfigError(f"{where}: each point has one value for each of {names}, got {point}")
+        for name, value in zip(names, point, strict=True):
+            if name in ranged:
+                number(f"{where}.points: {name}", value, Within())
     kept = [p for p in points if _within(names, p, knobs)]
-    if spec.get("clamp") == "memory" and model.gpu_gib and model.hidden_size:
+    if spec.get("clamp") == MEMORY and model.gpu_gib and model.hidden_size:
         most = token_clamp(model.gpu_gib, model.hidden_size)
         kept = [p for p in kept if p[0] <= most]
     if not kept:
         raise ConfigError(f"{where}: no point lies within the knobs' ranges: {points}")
     rungs = tuple(Rung("/".join(f"{v:g}" if isinstance(v, float) else str(v) for v in p), _at(names, p)) for p in kept)
-    return Ladder(name, rungs, bool(spec.get("climb", True)))
+    return Ladder(name, rungs, fitting(f"{where}.climb", bool, spec.get("climb", True)))
 
 
 def _multiples(where: str, names: list[str], spec: Mapping[str, Any], base: Overrides) -> list[list[float]]:
-    factors = spec.get("multiples", [])
+    factors = listing(f"{where}.multiples", spec.get("multiples"), float)
     if not factors:
         raise ConfigError(f"{where}: give points or multiples")
     start = base.get(names[0]) if len(names) == 1 else None
@@ -234,23 +273,24 @@ def _at(names: list[str], point: list[Any]) -> Overrides:
     return Overrides.of(dict(zip(names, point, strict=True)))
 
 
-def _objective(where: str, content: Mapping[str, Any]) -> str:
+def _objective(where: str, content: Mapping[str, Any], options: Mapping[str, Any]) -> str:
     name = str(content.get("objective", ""))
     if name not in objective.names() and ":" not in name:
         known = ", ".join(objective.names())
         raise ConfigError(f"{where}: objective must be one of {known} or module:function, got {name!r}")
+    if ":" in name:
+        _importable(f"{where}: objective", name)
+    if name == objective.speed_to_level.__name__:
+        number(f"{where}: objective_options.level, which {name} needs,", options.get("level"), Within())
     return name
 
 
-def _built(kind: type[T], where: str, content: Mapping[str, Any]) -> T:
-    _known_keys(where, content, {f.name for f in fields(kind)})  # type: ignore[arg-type]
+def _importable(where: str, path: str) -> None:
+    """Raises: ConfigError: if the path names no function that can be imported here."""
+    module, _, function = path.partition(":")
     try:
-        return kind(**content)
-    except TypeError as error:
-        raise ConfigError(f"{where}: {str(error).replace('__init__() ', '')}") from error
-
-
-def _known_keys(where: str, content: Mapping[str, Any], known: frozenset[str] | set[str]) -> None:
-    unknown = sorted(set(content) - known)
-    if unknown:
-        raise ConfigError(f"{where}: unknown key {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+        found = getattr(importlib.import_module(module), function, None) if module and function else None
+    except Exception as error:  # the module is the user's: it may raise anything
+        raise ConfigError(f"{where}: cannot import {module} for {path!r}: {error}") from error
+    if not callable(found):
+        raise ConfigError(f"{where} must be module:function, and {path!r} names no function")

@@ -16,10 +16,12 @@ from sweep.core.failure import FailureClass
 from sweep.core.overrides import content_hash
 from sweep.core.plan import CampaignPlan
 from sweep.core.progress import Record
+from sweep.core.stage import SearchRule
 from sweep.core.trial import Trial
 from sweep.core.winner import Winner
 from sweep.errors import ConfigError, StoreError, SweepError
 from sweep.fleet import Fleet
+from sweep.new_folder import NewFolder
 from sweep.ports import CampaignInfo, Engine, Observer, Store
 from sweep.purse import Purse
 from sweep.tasks import assets
@@ -36,9 +38,10 @@ def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
         SweepError: for everything else that a user can meet.
     """
     _refuse_without_gpu(plan)
+    _refuse_bad_request(plan)
     _refuse_without_upstream(plan)
-    folder = _writable(Path(plan.folder))
-    store = _store(plan)
+    folder = NewFolder(Path(plan.folder))
+    store = folder.opened_with(lambda: _store(plan))
     try:
         paths = assets.build(sources(config), _writable(Path(config.runs) / "assets"))
         screen = _screen(plan, paths)
@@ -51,6 +54,7 @@ def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
             engine.close()
     finally:
         store.close()
+        folder.drop_unless_begun()
 
 
 def price(plan: CampaignPlan) -> str:
@@ -58,6 +62,7 @@ def price(plan: CampaignPlan) -> str:
     from sweep.adapters.optuna_store import OptunaStore
     from sweep.report.price import price_text, stage_prices, step_seconds
 
+    _refuse_bad_request(plan)
     records: dict[str, tuple[Record, ...]] = {}
     frozen: list[str] = []
     if not _missing_file(plan.storage_url):
@@ -70,11 +75,13 @@ def price(plan: CampaignPlan) -> str:
     return price_text(plan, stage_prices(plan, frozen, records), step_seconds(records))
 
 
-def _run(plan: CampaignPlan, store: Store, engine: Engine, folder: Path, screen: Screen, paths: dict[str, str]) -> bool:
+def _run(
+    plan: CampaignPlan, store: Store, engine: Engine, folder: NewFolder, screen: Screen, paths: dict[str, str]
+) -> bool:
     from sweep.report.failures import failure_lines
     from sweep.report.summary import write_summary
 
-    info = CampaignInfo(plan.name, folder, plan.wanted, plan.configuration)
+    info = CampaignInfo(plan.name, folder.path, plan.wanted, plan.configuration)
     fleet = Fleet(
         engine,
         folder_of=lambda trial: trial_folder(plan, trial).resolve(),
@@ -97,6 +104,7 @@ def _run(plan: CampaignPlan, store: Store, engine: Engine, folder: Path, screen:
         print(notice)
     for observer in observers:
         observer.campaign_started(info)
+    folder.begin()
     try:
         campaign.run()
         code = 0
@@ -110,7 +118,7 @@ def _run(plan: CampaignPlan, store: Store, engine: Engine, folder: Path, screen:
         for observer in observers:
             observer.campaign_ended(code)
     command = (lambda trial: _best_script(trial, plan, paths)) if plan.engine == "verl" else None
-    summary = write_summary(plan, store, folder, command)
+    summary = write_summary(plan, store, folder.path, command)
     print(summary.text)
     return summary.failed_trials > 0
 
@@ -124,14 +132,11 @@ def classify(log: str) -> tuple[FailureClass, str]:
 
 
 def _store(plan: CampaignPlan) -> Store:
+    _writable(Path(plan.folder))
     from sweep.adapters.optuna_store import OptunaStore
 
     earlier = None
     if plan.earlier is not None:
-        if _missing_file(plan.earlier_url):
-            raise ConfigError(
-                f"campaign {plan.earlier} was never run: there is no {plan.earlier_url}; leave earlier out"
-            )
         earlier = OptunaStore.open(plan.earlier_url, plan.earlier, driver=False)
     return OptunaStore.open(plan.storage_url, plan.name, seed=plan.seeds[0], earlier=earlier)
 
@@ -263,6 +268,18 @@ def _refuse_without_gpu(plan: CampaignPlan) -> None:
             f"{len(reading.devices)}; here model=tiny runs, or model={plan.model.name} engine=rehearsal to rehearse, "
             f"or give a cluster with GPUs: cluster=ray cluster.address=HOST:PORT"
         )
+
+
+def _refuse_bad_request(plan: CampaignPlan) -> None:
+    """Raises: ConfigError: if an earlier campaign or a sampler does not exist, or a range cannot be searched."""
+    from sweep.adapters.search_space import distributions, sampler
+
+    if plan.earlier is not None and _missing_file(plan.earlier_url):
+        raise ConfigError(f"campaign {plan.earlier} was never run: there is no {plan.earlier_url}; leave earlier out")
+    for stage in (plan.stage(name) for name in plan.wanted):
+        if isinstance(stage.rule, SearchRule):
+            distributions(stage)
+            sampler(stage, stage.rule, plan.seeds[0])
 
 
 def _refuse_without_upstream(plan: CampaignPlan) -> None:

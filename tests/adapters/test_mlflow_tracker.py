@@ -256,7 +256,7 @@ def test_a_fault_after_the_start_is_warned_about_once_and_raises_nothing(
 @pytest.mark.parametrize(
     ("uri", "said"),
     [
-        ("http://user:hush@127.0.0.1:9/", "cannot be reached"),
+        ("http://user:hush@127.0.0.1:9/", "cannot be reached: Connection refused; start that server"),
         ("postgresql://user:hush@127.0.0.1:9/x", "cannot be opened"),
         ("sqlite:////proc/no/such/mlflow.db", "cannot be opened"),
         ("nonsense://user:hush@host/x", "cannot be reached"),
@@ -332,3 +332,9 @@ def test_readings_of_a_trials_hardware_are_system_metrics_of_its_run_by_the_seco
     assert seen.history(seen.one("trial"), name) == [(0, 20.0), (2, 90.0), (4, 95.0)]
     assert seen.history(seen.one("trial"), "system/gpu_1_processes") == [(0, 2.0), (2, 2.0), (4, 2.0)]
     assert seen.history(seen.one("trial"), "score") == [(1, 0.5)]
+
+
+def test_a_tracking_that_is_no_address_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"must be the address of .* such as http://HOST:PORT, got 'elsewhere'"):
+        MlflowTracker.open("elsewhere", "a1", tmp_path)
+    assert list(tmp_path.iterdir()) == []

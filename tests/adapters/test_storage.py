@@ -54,7 +54,10 @@ def test_a_url_that_cannot_be_opened_is_one_message_without_its_secrets(opened: 
 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "optuna.db").write_text("this is a text file, and a long one" * 100)
-    with pytest.raises(StoreError, match=r"optuna\.db cannot be opened: file is not a database"):
+    with pytest.raises(
+        StoreError,
+        match=r"optuna\.db cannot be opened: file is not a database; put a copy back .* or move optuna\.db away",
+    ):
         open_storage(f"sqlite:///{tmp_path}/optuna.db")
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from sweep.core import verl_keys as keys
-from sweep.errors import StageHalted
+from sweep.errors import StageHalted, ViewError
 from sweep.report.failures import failure_lines
 from sweep.report.summary import write_summary
 from tests.fakes import Script
@@ -91,3 +91,16 @@ def test_failures_of_a_stage_that_was_halted_are_listed_too(tmp_path):
         bench.run()
     (line,) = failure_lines(bench.plan, MemoryStore(bench.disk))
     assert line.startswith("failed in minibatch: ") and "a bug" in line
+
+
+def test_the_script_is_named_only_where_it_is_written(tmp_path):
+    plan, store = finished_campaign(tmp_path)
+    assert "best.sh" not in write_summary(plan, store, tmp_path, None).text
+    assert f"long run: {tmp_path}/best.sh" in write_summary(plan, store, tmp_path, lambda trial: "#!/bin/sh\n").text
+
+
+def test_a_view_that_cannot_be_written_says_that_nothing_is_lost(tmp_path):
+    plan, store = finished_campaign(tmp_path)
+    (tmp_path / "summary.json").mkdir()
+    with pytest.raises(ViewError, match=r"cannot write .*summary\.json: .*run the same command again"):
+        write_summary(plan, store, tmp_path, None)

@@ -29,6 +29,9 @@ SERVERS = r"https?:|databricks"
 KIND = {"mlflow.experimentKind": "custom_model_development"}
 """Lets MLflow's page open on runs and curves, not on traces of language models. Source: the tag that its page reads."""
 
+UNREACHED = r"Caused by .*(?:\[Errno -?\d+\] |: )([\w ,.]+)"
+"""The cause, inside the text that requests and urllib3 wrap around it."""
+
 TABLE_TRIES = 5
 """Tries to open a database in which other processes may be making MLflow's tables. Ours."""
 
@@ -42,6 +45,11 @@ def connect(tracking_uri: str, campaign: str, folder: Path) -> tuple[MlflowClien
         ConfigError: if MLflow cannot be reached; names what would work and shows no secret.
     """
     uri = with_driver(tracking_uri) or f"sqlite:///{(folder / 'mlflow.db').absolute()}"
+    if not re.match(r"[\w+]+://|databricks", uri):
+        raise ConfigError(
+            f"tracking must be the address of a server or database such as http://HOST:PORT, got {redacted(uri)!r}; "
+            "leave it out to use a file in the campaign's folder"
+        )
     for name, value in IMPATIENT_OPTIONS.items():
         os.environ.setdefault(name, value)
     try:
@@ -99,6 +107,8 @@ def _explained(uri: str, action: Callable[[], Result]) -> Result:
             racing = re.search(r"already exists|duplicate|unique|locked|no such table", str(error), re.IGNORECASE)
             if not (racing and left):
                 why = (str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__])[0]
+                refused = re.search(UNREACHED, why)
+                why = refused.group(1) if refused else why
                 raise ConfigError(
                     f"tracking {redacted(uri)} cannot be reached: {why.replace(uri, redacted(uri))}; start that "
                     "server, or leave tracking out to use a file in the campaign's folder"

@@ -26,12 +26,17 @@ SECRET_VALUE = re.compile(
 
 
 def redacted(url: str) -> str:
-    """The URL with its password and secret-looking query values as `***`; only its scheme if it cannot be parsed."""
+    """The URL with its password and secret-looking query values as `***`; only its scheme if it cannot be parsed.
+
+    A plain word or path, which holds no password, stays as it is.
+    """
     import sqlalchemy as sa
 
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
+        if re.fullmatch(r"[\w./-]*", url):
+            return url
         scheme = re.match(r"[\w+]+(?=://)", url)
         return f"{scheme.group()}://{HIDDEN}" if scheme else HIDDEN
     shown = {k: HIDDEN if SECRET_QUERY.search(k) else v for k, v in parsed.query.items()}

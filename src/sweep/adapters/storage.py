@@ -181,6 +181,10 @@ def sqlite_path(url: str) -> Path | None:
     return Path(str(parsed.database)).absolute()
 
 
+DAMAGED = "not a database|malformed|disk image"
+"""How SQLite says that a file is there and is not whole. Source: sqlite3's errors SQLITE_NOTADB and SQLITE_CORRUPT."""
+
+
 def _engine_arguments(url: str) -> dict[str, Any]:
     path = sqlite_path(url)
     if path is None:
@@ -202,9 +206,14 @@ def _prepare_sqlite(path: Path, shared: bool) -> None:
         finally:
             connection.close()
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(
-            f"storage sqlite:///{path} cannot be opened: {error}; give a file in a writable folder on a local disk"
-        ) from None
+        raise StoreError(f"storage sqlite:///{path} cannot be opened: {error}; {_way_out(path, error)}") from None
+
+
+def _way_out(path: Path, error: Exception) -> str:
+    """What would work, where the file is damaged and where it cannot be reached."""
+    if re.search(DAMAGED, str(error)):
+        return f"put a copy back in its place, or move {path.name} away to begin anew"
+    return "give a file in a writable folder on a local disk"
 
 
 def _explained(url: str, action: Callable[[], Result]) -> Result:

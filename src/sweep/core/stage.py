@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 from sweep.core import verl_keys as keys
 from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.trial import Measure
+from sweep.core.within import Within
+
+Positive: TypeAlias = Annotated[float, Within(low=0, open_low=True)]
+Share: TypeAlias = Annotated[float, Within(low=0, high=1, open_high=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +53,14 @@ class EtaRule:
     `follow_train_batch`: the train batch follows each mini-batch; else it stays, and only its divisors are tried.
     """
 
-    first_factor: float = 0.7
-    lower_factor: float = 0.9
-    raise_factor: float = 1.15
-    go_on_above: float = 1.05
-    turn_below: float = 0.95
-    steady_low: float = 0.98
-    steady_high: float = 1.02
-    safe_fraction: float = 0.25
+    first_factor: Positive = 0.7
+    lower_factor: Annotated[float, Within(low=0, high=1, open_low=True, open_high=True)] = 0.9
+    raise_factor: Annotated[float, Within(low=1, open_low=True)] = 1.15
+    go_on_above: Annotated[float, Within(low=1)] = 1.05
+    turn_below: Annotated[float, Within(low=0, high=1)] = 0.95
+    steady_low: Annotated[float, Within(low=0, high=1)] = 0.98
+    steady_high: Annotated[float, Within(low=1)] = 1.02
+    safe_fraction: Annotated[float, Within(low=0)] = 0.25
     follow_train_batch: bool = True
     literal: bool = False
 
@@ -72,10 +76,10 @@ class Rollback:
 
     key: str = keys.MEMORY_UTILIZATION
     series: str = "peak_gib"
-    rise: float = 0.10
-    step: float = 0.1
-    least: float = 0.3
-    unset: float = 0.5
+    rise: Annotated[float, Within(low=0)] = 0.10
+    step: Positive = 0.1
+    least: Annotated[float, Within(low=0)] = 0.3
+    unset: Annotated[float, Within(low=0)] = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +112,10 @@ class BracketRule:
     `article`: the article's rule for the mini-batch, read on the same trials and reported beside.
     """
 
-    first_factor: float | None = None
-    moves: int = 4
-    most_points: int = 6
-    near_share: float = 0.2
+    first_factor: Annotated[float | None, Within(low=0, open_low=True)] = None
+    moves: Annotated[int, Within(low=1)] = 4
+    most_points: Annotated[int, Within(low=2)] = 6
+    near_share: Share = 0.2
     prove: bool = False
     article: EtaRule | None = None
 
@@ -151,13 +155,14 @@ class Constraint:
 class StageBudget:
     """What a stage may spend: arms to try (the baseline is one), seeds an arm, steps a trial, steps dropped as warm-up.
 
-    `trials` counts arms, so that asking for more seeds does not mean trying fewer candidates.
+    `trials` counts arms (the baseline and at least one candidate), so that asking for more seeds does not mean trying
+    fewer candidates.
     """
 
-    trials: int
-    steps: int
-    seeds: int = 1
-    warmup_steps: int = 5
+    trials: Annotated[int, Within(low=2)]
+    steps: Annotated[int, Within(low=1)]
+    seeds: Annotated[int, Within(low=1)] = 1
+    warmup_steps: Annotated[int, Within(low=0)] = 5
 
     @property
     def most_trials(self) -> int:
@@ -173,8 +178,8 @@ class Rounds:
     token/s at 8192 tokens and 256 sequences), so some must pass; the measured ones give the error of their mean.
     """
 
-    measured: int = 5
-    warmup: int = 2
+    measured: Annotated[int, Within(low=1)] = 5
+    warmup: Annotated[int, Within(low=0)] = 2
 
     def of(self, budget: StageBudget) -> StageBudget:
         """The budget with rounds in place of its steps."""

@@ -15,6 +15,7 @@ from sweep.core.plan import CampaignPlan, found_by
 from sweep.core.stage import ConfirmRule
 from sweep.core.trial import Trial
 from sweep.core.winner import Score, Winner, score_json
+from sweep.errors import ViewError
 from sweep.ports import Store
 from sweep.report.failures import ended_badly, failure_lines
 
@@ -75,7 +76,10 @@ def write_summary(
     _write(folder / "best.yaml", _best_yaml(best))
     if best_script is not None:
         _write(folder / "best.sh", best_script(Trial(best, plan.seeds[0], _whole_run(best))), executable=True)
-    return Summary(table(plan, lines, failure_lines(plan, store), folder), failed)
+    return Summary(table(plan, lines, failure_lines(plan, store), folder, script=best_script is not None), failed)
+
+
+KEPT = "make room for it and run the same command again: the storage has every trial and winner, nothing runs twice"
 
 
 def stage_lines(plan: CampaignPlan, store: Store) -> list[StageLine]:
@@ -108,8 +112,8 @@ def best_settings(plan: CampaignPlan, winners: list[Winner]) -> Overrides:
     return plan.base.merged(found_by(winners) if confirmed is None else confirmed.choice.settings)
 
 
-def table(plan: CampaignPlan, lines: list[StageLine], failures: list[str], folder: Path) -> str:
-    """Baseline and winner a stage, then the failures and where everything is."""
+def table(plan: CampaignPlan, lines: list[StageLine], failures: list[str], folder: Path, *, script: bool = True) -> str:
+    """Baseline and winner a stage, then the failures and where everything is; a rehearsal has no script to run."""
     head = ("stage", "winner", "objective", "baseline", "winner's", "trials", "spent")
     rows = [head, *(_row(line) for line in lines)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
@@ -117,7 +121,8 @@ def table(plan: CampaignPlan, lines: list[StageLine], failures: list[str], folde
     text.append(_ledger(plan, lines))
     text += [line.winner.choice.reason for line in lines if _confirms(line)]
     text += failures
-    text.append(f"winners and evidence: {folder}/frozen/; all settings: {folder}/best.yaml; long run: {folder}/best.sh")
+    long_run = f"; long run: {folder}/best.sh" if script else ""
+    text.append(f"winners and evidence: {folder}/frozen/; all settings: {folder}/best.yaml{long_run}")
     return "\n".join(text)
 
 
@@ -180,9 +185,16 @@ def _best_yaml(best: Overrides) -> str:
 
 
 def _write(path: Path, text: str, *, executable: bool = False) -> None:
-    """Replaces the file whole, so that a reader never sees half of it."""
+    """Replaces the file whole, so that a reader never sees half of it.
+
+    Raises:
+        ViewError: if the disk does not take it.
+    """
     aside = path.with_name(f".{path.name}.new")
-    aside.write_text(text, encoding="utf-8")
-    if executable:
-        aside.chmod(0o755)
-    aside.replace(path)
+    try:
+        aside.write_text(text, encoding="utf-8")
+        if executable:
+            aside.chmod(0o755)
+        aside.replace(path)
+    except OSError as error:
+        raise ViewError(f"cannot write {path}: {error.strerror}; {KEPT}") from error
