@@ -133,5 +133,25 @@ def test_a_spent_budget_exits_5_and_prints_the_command_that_goes_on(tmp_path: Pa
     done = sweep(*asked, "budget.gpu_hours=1e-9", cwd=tmp_path)
     assert done.returncode == 5
     assert "finished trials are kept, go on with: python -m sweep engine=rehearsal" in done.stderr
-    assert "budget.gpu_hours=2e-09" in done.stderr
+    more = float(done.stderr.rpartition("budget.gpu_hours=")[2])
+    assert more > 2e-9  # a trial was already dearer than the budget: twice that is of no use
     assert sweep(*asked, cwd=tmp_path).returncode == DONE
+
+
+def test_a_reader_that_leaves_early_costs_neither_the_campaign_nor_its_exit_code(tmp_path: Path):
+    asked = ("engine=rehearsal", f"runs={tmp_path / 'runs'}", "stage=minibatch", "budget.steps=8", "campaign=piped")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sweep", *asked], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    error = process.stderr.read()
+    assert (process.wait(timeout=60), error) == (DONE, "")
+    assert (tmp_path / "runs" / "piped" / "summary.json").exists()
+
+
+def test_a_request_that_cannot_work_leaves_no_folder_behind(tmp_path: Path):
+    for wrong in ("earlier=nobody", "tracking=http://127.0.0.1:9", "storage=postgresql://127.0.0.1:9/x"):
+        done = sweep("engine=rehearsal", f"runs={tmp_path / 'runs'}", "campaign=refused", wrong, cwd=tmp_path)
+        assert done.returncode == CONFIGURATION and "Traceback" not in done.stderr
+        assert not (tmp_path / "runs" / "refused").exists()

@@ -159,7 +159,8 @@ def test_what_a_stage_measures_is_part_of_what_its_winner_stands_on():
         (['verl=["no equals sign"]'], "cannot read 'no equals sign' as key=value"),
         (['verl=["~algorithm.lam"]'], "plain key=value"),
         (['verl=["a.b=1,2"]'], "plain key=value"),
-        (["+budget.dollars=1"], "dollars"),
+        (["+budget.dollars=1"], "budget has no key 'dollars'; it has steps, seeds, .*gpu_hours"),
+        (["+dollars=1"], "there is no section 'dollars'; there are campaign, stage, .*model, task, stages"),
         (["seed=-1"], "seed must be at least 0 and at most 4294966293, got -1"),
         (["seed=4294966294"], "seed must be at least 0 and at most 4294966293"),
         (["budget.gpu_hours=nan"], "budget.gpu_hours must be above 0, or null for no limit, got nan"),
@@ -264,6 +265,35 @@ def test_a_file_in_conf_that_is_no_yaml_is_a_message(tmp_path: Path):
     (tmp_path / "conf" / "model" / "tiny.yaml").write_text("model: {a: [")
     with pytest.raises(ConfigError, match=r"conf cannot be read: .*tiny\.yaml"):
         compose([], tmp_path)
+
+
+@pytest.mark.parametrize("name", ["my stage", "1st", "a.b", "ünder", "all", "null"])
+def test_a_file_whose_name_cannot_be_a_stages_is_named(checkout: Path, name: str):
+    shutil.copy(checkout / "sweeps" / "kl.yaml", checkout / "sweeps" / f"{name}.yaml")
+    with pytest.raises(ConfigError, match=f"{name}.yaml cannot be a stage: its name is letters"):
+        compose([], checkout)
+
+
+def test_what_an_editor_hides_beside_a_stage_is_no_stage(checkout: Path):
+    (checkout / "sweeps" / ".kl.yaml").write_text("{{{")
+    assert "kl" in compose([], checkout).stages
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"a: \xe4", "cannot be read: 'utf-8' codec"),
+        (b"a: &a [*a]", "an anchor in it contains itself"),
+        (b"defaults: [kl]", "has no defaults"),
+        (b"rule: eta\nrule: bracket", "found duplicate key rule"),
+        (b"", "a stage has one or two knobs, got 0"),
+        (b"- 1", "must be a section"),
+    ],
+)
+def test_a_stage_file_that_makes_no_sense_is_named(checkout: Path, content: bytes, says: str):
+    (checkout / "sweeps" / "mine.yaml").write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"sweeps/mine\.yaml.*{says}"):
+        to_plan(compose([], checkout))
 
 
 def test_a_file_added_to_sweeps_is_a_stage_without_any_python(checkout: Path):

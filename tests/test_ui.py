@@ -32,7 +32,10 @@ def test_optunas_dashboard_is_another_view(runs):
     ("arguments", "says"),
     [
         (["campaign=second"], "campaigns with one: first"),
-        ([], "campaigns with one: first"),
+        ([], "give campaign=NAME; campaigns in .*: first"),
+        (["campaign=first", "port=x"], "port must be a whole number from 1 to 65535, got 'x'"),
+        (["campaign=first", "port=0"], "from 1 to 65535, got '0'"),
+        (["campaign=first", "port=65536"], "from 1 to 65535, got '65536'"),
         (["campaign=first", "view=tensorboard"], "view must be one of mlflow, optuna, got 'tensorboard'"),
         (["first"], "options are campaign="),
     ],

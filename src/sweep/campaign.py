@@ -25,7 +25,8 @@ from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
 from sweep.giving_up import GivingUp
 from sweep.ports import Observer, Store
 from sweep.purse import Purse, paid_outcomes
-from sweep.stages import decide, objective
+from sweep.stages import decide
+from sweep.stages import score as score_of
 from sweep.stages.memory_bound import MemoryBound
 from sweep.standing import refuse_stale, start_of
 
@@ -280,8 +281,12 @@ class Campaign:
                 self._store.fail_attempt(run.stage, run.trial, outcome)
                 raise EngineError(f"{reason}; mend it and run the same command again: finished trials are kept")
 
+    def _score(self, stage: Stage, finished: Finished) -> Score:
+        """As the stage's rule reads it, so that no view shows another number than the winner's file."""
+        return score_of(stage, finished, self._store.records(stage), self._plan.seeds_of(stage))
+
     def _settle(self, run: Running, outcome: Outcome) -> None:
-        score: Score | None = objective.score(run.stage, outcome) if isinstance(outcome, Finished) else None
+        score = self._score(run.stage, outcome) if isinstance(outcome, Finished) else None
         self._store.settle(run.stage, run.trial, outcome, score)
         self._memory.learn(run.trial, outcome)
         for observer in self._observers:

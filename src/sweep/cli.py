@@ -82,9 +82,9 @@ def _command(arguments: Sequence[str]) -> str:
 
 
 def _with_more(arguments: Sequence[str], error: BudgetSpent) -> str:
-    """The same command with twice the budget."""
+    """The same command with twice of what is spent, or of the budget where that is more."""
     key = "budget.gpu_hours="
-    return _command([*(a for a in arguments if not a.startswith(key)), f"{key}{2 * error.limit:g}"])
+    return _command([*(a for a in arguments if not a.startswith(key)), f"{key}{2 * max(error.limit, error.spent):.3g}"])
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -117,17 +117,18 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _campaign(overrides: Sequence[str], *, only_print: bool) -> int:
     from sweep.config import as_mapping, compose, to_plan
+    from sweep.report.progress import say
 
     config = compose(overrides)
     plan = to_plan(config)
     if only_print:
         import yaml
 
-        print(_shown(yaml.safe_dump(as_mapping(config), sort_keys=False, allow_unicode=True)))
+        say(_shown(yaml.safe_dump(as_mapping(config), sort_keys=False, allow_unicode=True)))
         return DONE
     from sweep import wiring
 
     if config.plan:
-        print(wiring.price(plan))
+        say(wiring.price(plan))
         return DONE
     return TRIALS_FAILED if wiring.run_campaign(config, plan) else DONE

@@ -33,6 +33,10 @@ CAMPAIGN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ALL_STAGES = "all"
 MOST_SEED = 2**32 - 1
 """Source: numpy.random.seed."""
+STAGE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+TAKEN = (ALL_STAGES, "null", "true", "false", "nan", "inf")
+"""Names that mean something else where a stage is named."""
+
 ENGINES = ("verl", "rehearsal")
 RETEST, CONFIRM = "retest", "confirm"
 """The stages that `confirm:` switches."""
@@ -255,20 +259,39 @@ def _offer_sweeps(folder: Path) -> None:
 
     store = ConfigStore.instance()
     store.repo.pop("sweeps", None)
-    for file in sorted(folder.glob("*.yaml")):
+    for file in _stage_files(folder):
         try:
-            store.store(file.stem, OmegaConf.load(file), group="sweeps", provider=str(file))
-        except (YAMLError, OSError) as error:
+            content = OmegaConf.load(file)
+        except (YAMLError, OSError, UnicodeError) as error:
             raise ConfigError(f"{file} cannot be read: {' '.join(str(error).split())}") from error
+        except RecursionError as error:
+            raise ConfigError(f"{file} cannot be read: an anchor in it contains itself") from error
+        if "defaults" in content:
+            raise ConfigError(f"{file}: a stage's file is whole by itself and has no defaults")
+        store.store(file.stem, content, group="sweeps", provider=str(file))
+
+
+def _stage_files(folder: Path) -> list[Path]:
+    """The files that are stages; what an editor hides beside them is none.
+
+    Raises:
+        ConfigError: a file's name cannot be a stage's.
+    """
+    files = [file for file in sorted(folder.glob("*.yaml")) if not file.name.startswith(".")]
+    for file in files:
+        if not STAGE_NAME.fullmatch(file.stem) or file.stem.casefold() in TAKEN:
+            raise ConfigError(
+                f"{file} cannot be a stage: its name is letters, digits, '_' and '-', starts with a letter, "
+                f"and is none of {', '.join(TAKEN)}"
+            )
+    return files
 
 
 def _own_stages(root: Path) -> list[str]:
     """Stages that a user added to `sweeps/`: every file there is a stage, whether conf/config.yaml names it or not."""
     known = {"minibatch", "kl", "token_budget", "lr_lambda", RETEST, CONFIRM}
     return [
-        f"+sweeps@stages.{file.stem}={file.stem}"
-        for file in sorted((root / "sweeps").glob("*.yaml"))
-        if file.stem not in known
+        f"+sweeps@stages.{file.stem}={file.stem}" for file in _stage_files(root / "sweeps") if file.stem not in known
     ]
 
 
@@ -386,10 +409,22 @@ def _readable(error: Exception, overrides: Sequence[str], root: Path) -> str:
     asked = f" (asked: {' '.join(overrides)})" if overrides else ""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = "; ".join(line for line in lines if not line.startswith(_HYDRA_ASIDES))
+    stray = re.search(r"Key '([^']+)' not in '(\w+)'", text)
+    if stray:
+        return _stray_key(*stray.groups())
     key = re.search(r"Could not override '([^']+)'", text)
     if key:
         return unknown_key(key.group(1), _known_keys(root))
     return f"{text}{asked}; python -m sweep --cfg shows every key"
+
+
+def _stray_key(key: str, schema: str) -> str:
+    """Which section has a key that nobody reads, on the command line or in a file of conf/."""
+    sections = {getattr(hint, "__name__", ""): name for name, hint in get_type_hints(CampaignConfig).items()}
+    section = sections.get(schema, "")
+    kind = get_type_hints(CampaignConfig)[section] if section else CampaignConfig
+    where = f"{section} has no key {key!r}; it has" if section else f"there is no section {key!r}; there are"
+    return f"{where} {', '.join(get_type_hints(kind))}"
 
 
 def _wrong_type(error: Exception, overrides: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ class BudgetSpent(SweepError):
     def __init__(self, spent: float, limit: float, needed: float) -> None:
         why = f"and another trial takes about {needed:.3g}" if needed else "and nothing is left"
         super().__init__(f"budget.gpu_hours={limit:g} ends the campaign: {spent:.3g} are spent {why}")
-        self.limit = limit
+        self.spent, self.limit = spent, limit
 
 
 class StoreError(SweepError):

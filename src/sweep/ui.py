@@ -13,6 +13,7 @@ from pathlib import Path
 from sweep.errors import ConfigError, SweepError
 
 OPTIONS = {"campaign": "", "runs": "runs", "view": "mlflow", "host": "127.0.0.1", "port": "5000"}
+MOST_PORT = 65535
 DATABASES = {"mlflow": "mlflow.db", "optuna": "optuna.db"}
 
 
@@ -46,16 +47,24 @@ def server_command(arguments: Sequence[str]) -> list[str]:
     view = options["view"]
     if view not in DATABASES:
         raise ConfigError(f"view must be one of {', '.join(DATABASES)}, got {view!r}")
+    if not options["port"].isdecimal() or not 1 <= int(options["port"]) <= MOST_PORT:
+        raise ConfigError(f"port must be a whole number from 1 to {MOST_PORT}, got {options['port']!r}")
+    if not options["campaign"]:
+        raise ConfigError(f"give campaign=NAME; campaigns in {options['runs']}: {_known(options['runs'], view)}")
     folder = Path(options["runs"]) / options["campaign"]
     database = folder / DATABASES[view]
-    if not options["campaign"] or not database.exists():
-        known = sorted(p.parent.name for p in Path(options["runs"]).glob(f"*/{DATABASES[view]}"))
-        raise ConfigError(f"there is no {database}; campaigns with one: {', '.join(known) or 'none'}")
+    if not database.exists():
+        raise ConfigError(f"there is no {database}; campaigns with one: {_known(options['runs'], view)}")
     url = f"sqlite:///{database.resolve()}"
     place = ["--host", options["host"], "--port", options["port"]]
     if view == "optuna":
         return [sys.executable, "-m", "optuna_dashboard._cli", url, *place]
     return [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", url, "--workers", "1", *place]
+
+
+def _known(runs: str, view: str) -> str:
+    """The campaigns that have the view's database."""
+    return ", ".join(sorted(p.parent.name for p in Path(runs).glob(f"*/{DATABASES[view]}"))) or "none"
 
 
 if __name__ == "__main__":

@@ -79,6 +79,7 @@ def _run(
     plan: CampaignPlan, store: Store, engine: Engine, folder: NewFolder, screen: Screen, paths: dict[str, str]
 ) -> bool:
     from sweep.report.failures import failure_lines
+    from sweep.report.progress import say
     from sweep.report.summary import write_summary
 
     info = CampaignInfo(plan.name, folder.path, plan.wanted, plan.configuration)
@@ -101,7 +102,7 @@ def _run(
     )
     code = 1
     for notice in engine.notices():
-        print(notice)
+        say(notice)
     for observer in observers:
         observer.campaign_started(info)
     folder.begin()
@@ -111,7 +112,7 @@ def _run(
     except SweepError as error:
         code = error.exit_code
         if not isinstance(error, StoreError) and (failures := failure_lines(plan, store)):
-            print(*failures, sep="\n")
+            say("\n".join(failures))
         raise
     finally:
         fleet.close()
@@ -119,7 +120,7 @@ def _run(
             observer.campaign_ended(code)
     command = (lambda trial: _best_script(trial, plan, paths)) if plan.engine == "verl" else None
     summary = write_summary(plan, store, folder.path, command)
-    print(summary.text)
+    say(summary.text)
     return summary.failed_trials > 0
 
 

@@ -15,7 +15,7 @@ from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.progress import Progress, Record
 from sweep.core.stage import BracketRule, EtaRule, Knob, Stage, StageBudget
 from sweep.core.trial import Trial
-from sweep.stages import decide
+from sweep.stages import decide, score
 from tests.stages.histories import died, line, nan_run, play
 
 BASE = Overrides.of(
@@ -210,3 +210,36 @@ def test_units_of_reward_and_time_change_nothing(best, reward, seconds):
     plain = play(minibatch(), BASE, peaked(keys.MINI_BATCH, best))
     other = play(minibatch(), BASE, scaled)
     assert other.choice.settings == plain.choice.settings
+
+
+def test_a_trials_score_is_the_one_that_its_winner_is_frozen_with():
+    def answer(proposal, overrides):
+        run = line(0.4 if proposal.settings == NOTHING else 0.5, 2.0)
+        by = 0.0 if proposal.settings == NOTHING else 0.2
+        return replace(run, curve=replace(run.curve, score=tuple(s + by for s in run.curve.score)))
+
+    played = play(replace(minibatch(), objective="area_per_second"), BASE, answer)
+    best = next(r for r in played.records if r.settings and r.settings == played.choice.settings)
+    stage, frozen = replace(minibatch(), objective="area_per_second"), played.choice.score.value
+    assert score(stage, best.finished, played.records, (1,)).value == pytest.approx(frozen)
+    assert score(stage, best.finished, (), (1,)).value == pytest.approx(frozen - 0.1)  # above its own start
+
+
+@pytest.mark.parametrize(
+    ("lucky", "says"),
+    [
+        (0.401, "then lam 0.9661 scored 0.29988 against 0.3005, less in this run but the peak of the parabola"),
+        (0.4, "then lam 0.965 scored 0.3 against 0.2975"),
+    ],
+)
+def test_a_reason_says_why_a_peak_wins_that_scored_less_in_its_one_run(lucky, says):
+    def answer(proposal, overrides):
+        lam, lr = overrides.get(keys.LAM), overrides.get(keys.ACTOR_LR)
+        started = lam == 0.97 and lr == 1e-6
+        gain = lucky if started and lucky > 0.4 else 0.4 - 200 * (lam - 0.965) ** 2
+        return line(gain * (1 if lr == 1e-6 else 0.5), 2.0)
+
+    reason = play(lr_lam(), BASE, answer).choice.reason
+    assert reason.startswith("lr 1e-06 stays, scored ")
+    assert says in reason
+    assert reason.endswith("; as it looks, confirmed by no other seeds yet")

@@ -69,12 +69,22 @@ def test_a_real_gain_is_confirmed_beside_what_the_search_saw():
 def test_a_gain_that_was_luck_is_said_to_be_and_the_winner_stays():
     decision, _ = confirmed(gains(0.0, noise=0.05))
     assert decision.choice.settings == FOUND
-    assert "cannot tell it from the base" in decision.choice.reason
+    assert decision.choice.reason.startswith("not confirmed: ")
+    assert "cannot tell it from the base; more of them (confirm.seeds) would" in decision.choice.reason
+    assert "-0%" not in decision.choice.reason
+
+
+def test_an_interval_that_leans_on_an_assumed_spread_confirms_nothing_and_does_not_contradict_itself():
+    decision, _ = confirmed(gains(0.7, noise=0.08), seeds=SEEDS[:2], searched=(line(0.6, 2.0), line(0.4, 2.0)))
+    assert decision.choice.ratio.low > 1 and decision.choice.ratio.assumed
+    assert decision.choice.reason.startswith("looked +50%, not confirmed: +")
+    assert "too little to tell it from the base, whatever the interval says" in decision.choice.reason
 
 
 def test_a_winner_that_is_worse_on_new_seeds_is_given_up():
     decision, _ = confirmed(gains(-0.3))
     assert decision.choice.settings == NOTHING
+    assert decision.choice.reason.startswith("not confirmed: -")
     assert "worse than the base, which is kept" in decision.choice.reason
 
 
@@ -96,7 +106,7 @@ def test_the_spread_of_arms_that_the_search_replicated_narrows_the_interval():
     quiet = tuple(tuple(line(g * (1 + 0.002 * i), 2.0) for i in range(4)) for g in (0.3, 0.4, 0.5, 0.6))
     alone, _ = confirmed(gains(0.05), seeds=SEEDS[:2])
     helped, _ = confirmed(gains(0.05), seeds=SEEDS[:2], replicates=quiet)
-    assert "cannot tell" in alone.choice.reason
+    assert "not confirmed" in alone.choice.reason
     assert "better than the base" in helped.choice.reason
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -118,9 +119,20 @@ def progress_display(store: Store) -> Progress:
 
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:
-        return Progress(_quietly(lambda text: print(text, flush=True)), place=place)
-    say = _quietly(lambda text: console.print(f"\r\x1b[K{text}", markup=False))
-    return Progress(say, _quietly(_status(sys.stdout)), place=place)
+        return Progress(say, place=place)
+    lasting = _quietly(lambda text: console.print(f"\r\x1b[K{text}", markup=False))
+    return Progress(lasting, _quietly(_status(sys.stdout)), place=place)
+
+
+def say(text: str) -> None:
+    """Print a line that stays, or nothing where nobody reads any more: what a campaign did is in its files."""
+    try:
+        print(text, flush=True)
+    except OSError:
+        if (
+            sys.__stdout__ is not None and sys.stdout is sys.__stdout__
+        ):  # what is left in its buffer would be an error again when Python ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
 
 
 def _quietly(write: Callable[[str], None]) -> Callable[[str], None]:

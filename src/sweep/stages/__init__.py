@@ -7,11 +7,14 @@ on the order in which it did, and a longer history never contradicts a shorter o
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable, Sequence
 
 from sweep.core.decision import Decision
-from sweep.core.progress import Progress
+from sweep.core.outcome import Finished
+from sweep.core.progress import Progress, Record
 from sweep.core.stage import BracketRule, ConfirmRule, CustomRule, EtaRule, LadderRule, SearchRule, Stage
-from sweep.stages import bracket, confirm, eta, ladder, search
+from sweep.core.winner import Score
+from sweep.stages import bracket, confirm, eta, ladder, objective, search
 
 
 def decide(stage: Stage, progress: Progress) -> Decision:
@@ -33,4 +36,13 @@ def decide(stage: Stage, progress: Progress) -> Decision:
             return decision
 
 
-__all__ = ["decide"]
+def score(stage: Stage, finished: Finished, records: Iterable[Record], seeds: Sequence[int]) -> Score:
+    """The trial's score as the stage's own rule reads it among the stage's records so far.
+
+    A bracket lets every trial begin where its baselines do; until one has finished a trial has its own start.
+    """
+    start = bracket.start(stage, stage.rule, records, seeds) if isinstance(stage.rule, BracketRule) else None
+    return objective.score(stage, finished, start)
+
+
+__all__ = ["decide", "score"]

@@ -14,13 +14,13 @@ measured, a baseline that died or gained nothing halts.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from sweep.core import verl_keys as keys
 from sweep.core.decision import Decision, Freeze, Halt, Launch, Wait
 from sweep.core.overrides import NOTHING
-from sweep.core.progress import Progress
+from sweep.core.progress import Progress, Record
 from sweep.core.stage import BracketRule, Knob, Stage
 from sweep.core.winner import Choice
 from sweep.stages import eta, objective
@@ -84,7 +84,7 @@ def decide(stage: Stage, rule: BracketRule, progress: Progress) -> Decision:
         return Halt(f"the baseline did not finish: {'; '.join(base.died)}")
     if stage.knobs[0].key == keys.MINI_BATCH and (why := no_gain(stage, base)):
         return Halt(why)
-    desk = replace(desk, start=objective.start_of(stage, base.finished))
+    desk = replace(desk, start=start(stage, rule, progress.records, progress.seeds))
     held = BASELINE
     walks: list[Walked] = []
     for knob in stage.knobs:
@@ -96,6 +96,14 @@ def decide(stage: Stage, rule: BracketRule, progress: Progress) -> Decision:
     base = desk.measure(BASELINE)
     assert isinstance(base, Measured)
     return _freeze(desk, base, walks)
+
+
+def start(stage: Stage, rule: BracketRule, records: Iterable[Record], seeds: Sequence[int]) -> float | None:
+    """Where the reward of every trial begins by the baselines that finished; None without one or if nobody asks."""
+    counted = seeds[: 1 if rule.prove else stage.budget.seeds]
+    baselines = [r.finished for r in records if r.settings == NOTHING and r.trial.seed in counted]
+    finished = [f for f in baselines if f is not None]
+    return objective.start_of(stage, finished) if finished else None
 
 
 def _walk(desk: _Desk, knob: Knob, held: Arm) -> Walked | Launch | Wait:
@@ -204,10 +212,7 @@ def compared(stage: Stage, arm: Measured, other: Measured, *, looks: int, most: 
 def _freeze(desk: _Desk, base: Measured, walks: list[Walked]) -> Freeze:
     best = walks[-1].best
     ids = [i for m in (base, *(v for w in walks for v in w.values)) for i in m.trial_ids]
-    reasons = [
-        f"{desk.shown(knob, w.best)} scored {w.best.score.value:.5g} against {w.start.score.value:.5g}"
-        for knob, w in zip(desk.stage.knobs, walks, strict=True)
-    ]
+    reasons = [_compared(desk, knob, w) for knob, w in zip(desk.stage.knobs, walks, strict=True)]
     return Freeze(
         Choice(
             settings=best.arm.settings,
@@ -216,7 +221,7 @@ def _freeze(desk: _Desk, base: Measured, walks: list[Walked]) -> Freeze:
             baseline_score=base.score,
             trial_ids=tuple(dict.fromkeys(ids)),
             reason="; then ".join(reasons)
-            + ("" if desk.rule.prove else "; as it looks, confirmed by no other seeds yet"),
+            + ("" if desk.rule.prove or best.arm == BASELINE else "; as it looks, confirmed by no other seeds yet"),
             notes=(
                 *(n for w in walks for n in w.notes),
                 *_article(desk, best),
@@ -226,6 +231,16 @@ def _freeze(desk: _Desk, base: Measured, walks: list[Walked]) -> Freeze:
             ratio=against(desk.stage, best, base, desk.start),
         )
     )
+
+
+def _compared(desk: _Desk, knob: Knob, walked: Walked) -> str:
+    """Where the knob ended, and what that says of where it began."""
+    best, before = walked.best, walked.start
+    if best.arm.settings == before.arm.settings:
+        return f"{desk.shown(knob, best)} stays, scored {best.score.value:.5g}"
+    lower = best.score.value < before.score.value
+    why = ", less in this run but the peak of the parabola through all of them" if lower else ""
+    return f"{desk.shown(knob, best)} scored {best.score.value:.5g} against {before.score.value:.5g}{why}"
 
 
 def _article(desk: _Desk, best: Measured) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ def _freeze(stage: Stage, progress: Progress, base: Measured, own: Measured, oth
     seen = comparison(stage, own, base, replicates=progress.replicates)
     lost = seen.verdict is Verdict.WORSE
     ratio = _ratio(stage, progress, base, own)
-    text = f"{_looked(stage, progress)}confirmed {_shown(ratio)} on {len(progress.seeds)} new seeds: {_meaning(seen)}"
+    text = f"{_looked(stage, progress)}{_said(seen, ratio, len(progress.seeds))}"
     chosen = base if lost else own
     notes = (seen.reason, *(_beside(stage, progress, own, other) for other in others))
     return Freeze(Choice(chosen.arm.settings, chosen.arm.requested, chosen.score, base.score, ids, text, notes, ratio))
@@ -76,7 +76,7 @@ def _looked(stage: Stage, progress: Progress) -> str:
         return ""
     own, base = ([f.curve] for f in progress.searched)
     seen = efficiency(own, base, warmup_steps=stage.budget.warmup_steps)
-    return f"looked {seen.value - 1:+.0%}, " if seen.known else ""
+    return f"looked {_percent(seen.value)}, " if seen.known else ""
 
 
 def _ratio(stage: Stage, progress: Progress, base: Measured, own: Measured) -> Ratio | None:
@@ -93,14 +93,28 @@ def _shown(ratio: Ratio | None) -> str:
     if ratio is None:
         return "nothing (no seed gives a ratio)"
     aside = f", a spread of {PRIOR_CV:.0%} assumed beside too few measured ones" if ratio.assumed else ""
-    return f"{ratio.value - 1:+.0%} ({ratio.low - 1:+.0%} to {ratio.high - 1:+.0%}{aside})"
+    return f"{_percent(ratio.value)} ({_percent(ratio.low)} to {_percent(ratio.high)}{aside})"
 
 
-def _meaning(seen: Comparison) -> str:
+def _percent(ratio: float) -> str:
+    """A ratio as what it is above 1; never -0%."""
+    return f"{round(ratio - 1, 2) + 0.0:+.0%}"
+
+
+def _said(seen: Comparison, ratio: Ratio | None, seeds: int) -> str:
+    """The ratio with what it means; the word "confirmed" only where the new seeds really tell winner and base apart.
+
+    The verdict rests on the spread that these seeds measured, the interval may lean on an assumed one: where the two
+    part, that is said.
+    """
+    measured = f"{_shown(ratio)} on {seeds} new seed{'s' if seeds > 1 else ''}"
     match seen.verdict:
         case Verdict.BETTER:
-            return "better than the base"
+            return f"confirmed {measured}: better than the base"
         case Verdict.WORSE:
-            return "worse than the base, which is kept"
+            return f"not confirmed: {measured}, worse than the base, which is kept"
         case Verdict.INDISTINGUISHABLE | Verdict.NOT_ENOUGH_DATA:
-            return "these seeds cannot tell it from the base"
+            told = "these seeds cannot tell it from the base"
+            if ratio is not None and not ratio.low <= 1 <= ratio.high:
+                told = "what these seeds measured is too little to tell it from the base, whatever the interval says"
+            return f"not confirmed: {measured}, {told}; more of them (confirm.seeds) would"
