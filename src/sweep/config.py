@@ -1,4 +1,4 @@
-"""The configuration: schemas of `conf/` and `sweeps/`, composition by Hydra, and `to_plan`, which checks and freezes.
+"""The configuration: composition of `conf/` and `sweeps/` by Hydra, and `to_plan`, which checks and freezes.
 
 Nothing beyond this module sees OmegaConf. Every error is a `ConfigError` that says what was asked, what was found and
 what would work.
@@ -9,128 +9,33 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
+from sweep.config_messages import readable
+from sweep.config_schema import ALL_STAGES, CampaignConfig
 from sweep.core import verl_keys as keys
 from sweep.core.overrides import Overrides
 from sweep.core.plan import CONFIRM_OFFSET, CampaignPlan, ModelFacts, Timeouts
 from sweep.core.stage import ConfirmRule, Stage
 from sweep.core.within import Within
 from sweep.errors import ConfigError
-from sweep.guard_settings import CheckpointsConfig, GuardsConfig, settings_of
+from sweep.guard_settings import settings_of
 from sweep.stage_files import parse_settings, stage_from
+from sweep.stage_group import offer, own_stages
 from sweep.tasks import assets
-from sweep.typed_overrides import check_overrides, unknown_key
-from sweep.yaml_values import WORDS
+from sweep.typed_overrides import check_overrides
 
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout: `conf/` and `sweeps/` lie here (the package is installed in editable mode)."""
 
 CAMPAIGN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-ALL_STAGES = "all"
 MOST_SEED = 2**32 - 1
 """Source: numpy.random.seed."""
-STAGE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-TAKEN = (ALL_STAGES, "null", "true", "false", "nan", "inf")
-"""Names that mean something else where a stage is named."""
-
 ENGINES = ("verl", "rehearsal")
 RETEST, CONFIRM = "retest", "confirm"
 """The stages that `confirm:` switches."""
-
-
-@dataclass
-class BudgetConfig:
-    """`budget:`"""
-
-    steps: int = 500
-    seeds: int = 1
-    warmup_steps: int = 5
-    schedule_steps: int = 10000
-    throughput_steps: int = 40
-    gpu_hours: float | None = None
-    early_stop: bool = True
-
-
-@dataclass
-class ConfirmConfig:
-    """`confirm:`"""
-
-    seeds: int = 3
-    retest: bool = False
-
-
-@dataclass
-class RuntimeConfig:
-    """`runtime:`"""
-
-    reuse: bool = True
-    start_seconds: float = 1200.0
-    step_seconds: float = 900.0
-    end_seconds: float = 120.0
-
-
-@dataclass
-class ClusterConfig:
-    """`conf/cluster/`"""
-
-    name: str = "local"
-    address: str | None = None
-    slots: int = 1
-    unattended_seconds: float = 3600.0
-
-
-@dataclass
-class ModelConfig:
-    """`conf/model/`"""
-
-    name: str = "tiny"
-    path: str = "generated"
-    needs_gpu: bool = False
-    gpus: int = 1
-    gpu_gib: float | None = None
-    hidden_size: int | None = None
-    rollout: str | None = None
-    verl: list[str] = field(default_factory=list)
-
-
-@dataclass
-class TaskConfig:
-    """`conf/task/`"""
-
-    name: str = "arithmetic"
-    train_files: str = "generated"
-    val_files: str = "generated"
-    reward: str = "generated"
-    verl: list[str] = field(default_factory=list)
-
-
-@dataclass
-class CampaignConfig:
-    """`conf/config.yaml`"""
-
-    campaign: str = "tiny"
-    stage: str = ALL_STAGES
-    engine: str = "verl"
-    seed: int = 1
-    runs: str = "runs"
-    storage: str | None = None
-    earlier: str | None = None
-    tracking: str | None = None
-    plan: bool = False
-    verl: list[str] = field(default_factory=list)
-    budget: BudgetConfig = field(default_factory=BudgetConfig)
-    confirm: ConfirmConfig = field(default_factory=ConfirmConfig)
-    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
-    guards: GuardsConfig = field(default_factory=GuardsConfig)
-    checkpoints: CheckpointsConfig = field(default_factory=CheckpointsConfig)
-    cluster: ClusterConfig = field(default_factory=ClusterConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
-    task: TaskConfig = field(default_factory=TaskConfig)
-    stages: dict[str, Any] = field(default_factory=dict)
 
 
 def compose(overrides: Sequence[str], root: Path = ROOT) -> CampaignConfig:
@@ -150,17 +55,17 @@ def compose(overrides: Sequence[str], root: Path = ROOT) -> CampaignConfig:
     check_overrides(overrides)
     try:
         GlobalHydra.instance().clear()
-        _offer_sweeps(root / "sweeps")
+        offer(root / "sweeps")
         OmegaConf.register_new_resolver("least", min, replace=True)
         with initialize_config_dir(str(root / "conf"), version_base=None):
-            composed = hydra_compose("config", overrides=[*_own_stages(root), *overrides])
+            composed = hydra_compose("config", overrides=[*own_stages(root), *overrides])
         typed = OmegaConf.merge(OmegaConf.structured(CampaignConfig), composed)
         OmegaConf.resolve(typed)
         config = OmegaConf.to_object(typed)
     except YAMLError as error:
         raise ConfigError(f"a file in {root / 'conf'} cannot be read: {' '.join(str(error).split())}") from error
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        raise ConfigError(_readable(error, overrides, root)) from error
+        raise ConfigError(readable(error, overrides, lambda: _known_keys(root))) from error
     assert isinstance(config, CampaignConfig)
     return config
 
@@ -242,57 +147,6 @@ def as_mapping(config: CampaignConfig) -> dict[str, object]:
     from dataclasses import asdict
 
     return asdict(config)
-
-
-def _offer_sweeps(folder: Path) -> None:
-    """The stage files as Hydra's group `sweeps`.
-
-    Not by way of the search path, which would need the folder above: every folder there, `runs` too, would be a group
-    to Hydra, and a setting of that name could not be given on the command line.
-
-    Raises:
-        ConfigError: a file is not YAML.
-    """
-    from hydra.core.config_store import ConfigStore
-    from omegaconf import OmegaConf
-    from yaml import YAMLError
-
-    store = ConfigStore.instance()
-    store.repo.pop("sweeps", None)
-    for file in _stage_files(folder):
-        try:
-            content = OmegaConf.load(file)
-        except (YAMLError, OSError, UnicodeError) as error:
-            raise ConfigError(f"{file} cannot be read: {' '.join(str(error).split())}") from error
-        except RecursionError as error:
-            raise ConfigError(f"{file} cannot be read: an anchor in it contains itself") from error
-        if "defaults" in content:
-            raise ConfigError(f"{file}: a stage's file is whole by itself and has no defaults")
-        store.store(file.stem, content, group="sweeps", provider=str(file))
-
-
-def _stage_files(folder: Path) -> list[Path]:
-    """The files that are stages; what an editor hides beside them is none.
-
-    Raises:
-        ConfigError: a file's name cannot be a stage's.
-    """
-    files = [file for file in sorted(folder.glob("*.yaml")) if not file.name.startswith(".")]
-    for file in files:
-        if not STAGE_NAME.fullmatch(file.stem) or file.stem.casefold() in TAKEN:
-            raise ConfigError(
-                f"{file} cannot be a stage: its name is letters, digits, '_' and '-', starts with a letter, "
-                f"and is none of {', '.join(TAKEN)}"
-            )
-    return files
-
-
-def _own_stages(root: Path) -> list[str]:
-    """Stages that a user added to `sweeps/`: every file there is a stage, whether conf/config.yaml names it or not."""
-    known = {"minibatch", "kl", "token_budget", "lr_lambda", RETEST, CONFIRM}
-    return [
-        f"+sweeps@stages.{file.stem}={file.stem}" for file in _stage_files(root / "sweeps") if file.stem not in known
-    ]
 
 
 def _base(config: CampaignConfig) -> Overrides:
@@ -395,68 +249,6 @@ def _wanted(asked: str, stages: tuple[Stage, ...]) -> tuple[str, ...]:
     if asked not in names:
         raise ConfigError(f"stage must be one of {', '.join((*names, ALL_STAGES))}, got {asked!r}")
     return (asked,)
-
-
-def _readable(error: Exception, overrides: Sequence[str], root: Path) -> str:
-    """The error in our words: what was asked, what would work."""
-    from hydra.errors import MissingConfigException
-
-    if isinstance(error, MissingConfigException) and error.options:
-        group, _, name = (error.missing_cfg_file or "").rpartition("/")
-        return f"{group} must be one of {', '.join(sorted(error.options))}, got {name!r}"
-    if wanted := _wrong_type(error, overrides):
-        return wanted
-    asked = f" (asked: {' '.join(overrides)})" if overrides else ""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = "; ".join(line for line in lines if not line.startswith(_HYDRA_ASIDES))
-    stray = re.search(r"Key '([^']+)' not in '(\w+)'", text)
-    if stray:
-        return _stray_key(*stray.groups())
-    key = re.search(r"Could not override '([^']+)'", text)
-    if key:
-        return unknown_key(key.group(1), _known_keys(root))
-    return f"{text}{asked}; python -m sweep --cfg shows every key"
-
-
-def _stray_key(key: str, schema: str) -> str:
-    """Which section has a key that nobody reads, on the command line or in a file of conf/."""
-    sections = {getattr(hint, "__name__", ""): name for name, hint in get_type_hints(CampaignConfig).items()}
-    section = sections.get(schema, "")
-    kind = get_type_hints(CampaignConfig)[section] if section else CampaignConfig
-    where = f"{section} has no key {key!r}; it has" if section else f"there is no section {key!r}; there are"
-    return f"{where} {', '.join(get_type_hints(kind))}"
-
-
-def _wrong_type(error: Exception, overrides: Sequence[str]) -> str:
-    """Which key holds a value of another type than it must, empty if that is not the error."""
-    from omegaconf.errors import ValidationError
-
-    key = getattr(error, "full_key", None) or _section_given_a_value(overrides)
-    if not isinstance(error, ValidationError) or not key:
-        return ""
-    given = next((value for name, _, value in (o.partition("=") for o in reversed(overrides)) if name == key), None)
-    got = f"got {given!r}" if given is not None else str(error).splitlines()[0]
-    return f"{key} must be {_wanted_type(key)}, {got}"
-
-
-def _section_given_a_value(overrides: Sequence[str]) -> str:
-    """The section that the command line replaces as a whole, of which OmegaConf does not say the name."""
-    sections = {name for name, hint in get_type_hints(CampaignConfig).items() if is_dataclass(hint)}
-    return next((o.partition("=")[0] for o in overrides if o.partition("=")[0] in sections), "")
-
-
-def _wanted_type(key: str) -> str:
-    """What the schema wants under a dotted key, in words."""
-    hint: Any = CampaignConfig
-    for name in re.sub(r"\[.*", "", key).split("."):
-        hint = get_type_hints(hint).get(name, str) if is_dataclass(hint) else (*get_args(hint), str)[-2]
-    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    kind = next(k for k in kinds if k is not NoneType)
-    words = WORDS.get(kind, "a list such as [a,b]" if get_origin(kind) is list else "a section with keys of its own")
-    return words + (" or null" if NoneType in kinds else "")
-
-
-_HYDRA_ASIDES = ("full_key", "object_type", "reference_type", "Set the environment", "To append", "In '", "See https")
 
 
 def _known_keys(root: Path) -> list[str]:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweep.campaign import Campaign, Screen, trial_folder
-from sweep.config import CampaignConfig, missing_upstream, sources
+from sweep.config import missing_upstream, sources
+from sweep.config_schema import CampaignConfig
 from sweep.core import verl_keys as keys
 from sweep.core.failure import FailureClass
 from sweep.core.overrides import content_hash
