@@ -338,3 +338,13 @@ def test_a_tracking_that_is_no_address_is_refused_before_anything_is_made(tmp_pa
     with pytest.raises(ConfigError, match=r"must be the address of .* such as http://HOST:PORT, got 'elsewhere'"):
         MlflowTracker.open("elsewhere", "a1", tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_mark_of_a_campaign_is_made_once_and_anew_where_a_driver_died_while_it_wrote(tmp_path: Path) -> None:
+    first = owner_of(tmp_path)
+    assert first and owner_of(tmp_path) == first
+    (tmp_path / ".tracking-owner").write_text("")
+    assert owner_of(tmp_path)
+    (tmp_path / ".tracking-owner").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match=r"tracking-owner cannot be read: .*; remove it"):
+        owner_of(tmp_path)

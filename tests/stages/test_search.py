@@ -84,3 +84,10 @@ def test_the_baseline_is_kept_when_nothing_beats_it():
 def test_a_dead_baseline_halts():
     records = (record(NOTHING, died()), *(record(with_band(c), line(0.3, 1.0)) for c in (0.001, 0.0005, 0.002)))
     assert isinstance(decide(stage(), Progress(BASE, records, (1,))), Halt)
+
+
+def test_candidates_that_only_rounding_tells_apart_are_equal_and_the_first_one_wins():
+    gains = (0.2, 0.5, 0.5 * (1 + 1e-12), 0.3)
+    settings = (NOTHING, with_band(0.001), with_band(0.0005), with_band(0.002))
+    records = tuple(record(s, line(g, 1.0)) for s, g in zip(settings, gains, strict=True))
+    assert decide(stage(), Progress(BASE, records, (1,))).choice.settings == with_band(0.001)

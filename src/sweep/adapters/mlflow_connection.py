@@ -63,12 +63,21 @@ def connect(tracking_uri: str, campaign: str, folder: Path) -> tuple[MlflowClien
 
 
 def owner_of(folder: Path) -> str:
-    """The mark of the campaign in this folder, made once: two campaigns of one name never touch each other's runs."""
+    """The mark of the campaign in this folder, made once: two campaigns of one name never touch each other's runs.
+
+    Raises:
+        ConfigError: if it cannot be read or written.
+    """
     path = folder / ".tracking-owner"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(secrets.token_hex(8) + "\n")
-    return path.read_text().strip()
+    try:
+        if not path.exists() or not path.read_text().strip():  # empty: a driver died while it wrote
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(secrets.token_hex(8) + "\n")
+        return path.read_text().strip()
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error}; remove it, and the campaign's runs are logged anew"
+        ) from None
 
 
 def _experiment(uri: str, campaign: str, folder: Path) -> tuple[MlflowClient, str]:

@@ -7,7 +7,7 @@ Stage `kl` searches the starting coefficient this way with the band controller s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sweep.core.decision import Ask, Decision, Freeze, Halt, Launch, Wait
 from sweep.core.overrides import NOTHING, Overrides
@@ -19,6 +19,9 @@ from sweep.stages.arms import Arm, Measured, lacking, measure, room
 from sweep.stages.ladder import beats
 
 BASELINE = Arm(NOTHING, NOTHING, "baseline")
+
+ROUNDING = 1e-9
+"""Share of a score by which equal trials may differ for the order in which their numbers were added. Ours."""
 
 
 def decide(stage: Stage, rule: SearchRule, progress: Progress) -> Decision:
@@ -74,7 +77,7 @@ def _arm_of(record: Record) -> Arm:
 
 def _freeze(stage: Stage, rule: SearchRule, arms: list[Measured]) -> Decision:
     base, candidates = arms[0], [m for m in arms[1:] if m.feasible]
-    best = max(candidates, key=lambda m: m.score.value, default=None)
+    best = _best(candidates)
     chosen = best if best and beats(best, base, rule.tie_margin) else base
     reason = (
         f"score {chosen.score.value:.5g} against the baseline's {base.score.value:.5g}"
@@ -93,6 +96,12 @@ def _freeze(stage: Stage, rule: SearchRule, arms: list[Measured]) -> Decision:
             ratio=against(stage, chosen, base),
         )
     )
+
+
+def _best(candidates: Sequence[Measured]) -> Measured | None:
+    """The highest score; of those that only rounding tells apart, the one that was tried first."""
+    top = max((m.score.value for m in candidates), default=math.nan)
+    return next((m for m in candidates if math.isclose(m.score.value, top, rel_tol=ROUNDING)), None)
 
 
 def _describe(stage: Stage, measured: Measured) -> str:
