@@ -9,16 +9,21 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Sequence
 
-from sweep.core.decision import Decision
+from sweep.core.decision import Ask, Decision, Freeze, Halt, Launch, Wait
 from sweep.core.outcome import Finished
 from sweep.core.progress import Progress, Record
 from sweep.core.stage import BracketRule, ConfirmRule, CustomRule, EtaRule, LadderRule, SearchRule, Stage
 from sweep.core.winner import Score
+from sweep.errors import ConfigError
 from sweep.stages import bracket, confirm, eta, ladder, objective, search
 
 
 def decide(stage: Stage, progress: Progress) -> Decision:
-    """What the stage needs next, by its own rule."""
+    """What the stage needs next, by its own rule.
+
+    Raises:
+        ConfigError: if a rule of the user's returns anything but a decision.
+    """
     match stage.rule:
         case BracketRule():
             return bracket.decide(stage, stage.rule, progress)
@@ -32,7 +37,12 @@ def decide(stage: Stage, progress: Progress) -> Decision:
             return search.decide(stage, stage.rule, progress)
         case CustomRule(import_path):
             module, _, function = import_path.partition(":")
-            decision: Decision = getattr(importlib.import_module(module), function)(stage, progress)
+            decision = getattr(importlib.import_module(module), function)(stage, progress)
+            if not isinstance(decision, Launch | Ask | Wait | Freeze | Halt):  # the loop would ask it for ever
+                raise ConfigError(
+                    f"stage {stage.name}: rule {import_path} must return one of sweep.core.decision's decisions, "
+                    f"got {decision!r}"
+                )
             return decision
 
 

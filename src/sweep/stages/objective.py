@@ -16,6 +16,7 @@ from sweep.core.curve import Curve
 from sweep.core.outcome import Finished
 from sweep.core.stage import Constraint, Stage
 from sweep.core.winner import Score
+from sweep.errors import ConfigError
 from sweep.stats.estimate import Estimate
 from sweep.stats.gain import area_gain, common_start, fitted_gain, steps_to_level
 from sweep.stats.timing import step_time
@@ -38,10 +39,14 @@ def score(stage: Stage, finished: Finished, start: float | None = None) -> Score
 
     Raises:
         LookupError: for an objective that is neither known nor importable.
+        ConfigError: if an objective of the user's returns anything but a score.
     """
     if stage.objective == area_per_second.__name__:
         return area_per_second(stage, finished, start)
-    return _objective(stage.objective)(stage, finished)
+    found = _objective(stage.objective)(stage, finished)
+    if not isinstance(found, Score):
+        raise ConfigError(f"stage {stage.name}: objective {stage.objective} must return a Score, got {found!r}")
+    return found
 
 
 def start_of(stage: Stage, finished: Sequence[Finished]) -> float | None:
