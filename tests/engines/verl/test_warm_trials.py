@@ -13,7 +13,10 @@ from tests.engines.verl.live_verl import LiveVerl, Told, differing
 pytestmark = pytest.mark.verl
 
 X_STEPS = 20
+WILD: dict[str, object] = {"+sweep.stop_on": ["NON_FINITE"]}
+"""These learn too fast for their own good, and are to go on until they are stopped."""
 X: dict[str, object] = {
+    **WILD,
     "actor_rollout_ref.actor.optim.lr": 2e-3,
     "actor_rollout_ref.actor.optim.lr_warmup_steps": 5,
     "critic.optim.lr": 4e-3,
@@ -30,6 +33,7 @@ X: dict[str, object] = {
 X_SEED = 7
 
 Y: dict[str, object] = {
+    **WILD,
     "actor_rollout_ref.actor.optim.lr": 5e-3,
     "actor_rollout_ref.actor.optim.weight_decay": 0.3,
     "actor_rollout_ref.actor.optim.clip_grad": 0.2,
