@@ -62,6 +62,18 @@ def test_every_failure_is_in_the_table_and_counted(tmp_path):
     assert "a bug" in summary.text
 
 
+def test_a_trial_that_a_guard_stopped_is_told_but_is_a_result_and_no_failure(tmp_path):
+    def script(trial, warm):
+        if trial.overrides.get(keys.LAM) == 0.99:
+            return Script(metrics=response(trial), ends_at=5, stopped_by="KL_EXPLOSION at step 5")
+        return Script(metrics=response(trial))
+
+    plan, store = finished_campaign(tmp_path, script)
+    summary = write_summary(plan, store, tmp_path, None)
+    assert summary.failed_trials == 0
+    assert "stopped in lr_lambda" in summary.text and "KL_EXPLOSION at step 5" in summary.text
+
+
 def test_failures_of_stages_that_were_not_wanted_do_not_count(tmp_path):
     def script(trial, warm):
         if trial.overrides.get(keys.LAM) == 0.99:

@@ -37,4 +37,5 @@ def _of_trial(store: Store, stage: Stage, record: Record) -> list[str]:
         if f is not None
     ]
     settled = ended_badly(record)
-    return [*lines, f"failed in {stage.name}: {settled}"] if settled else lines
+    how = "failed" if isinstance(record.outcome, Failed) else "stopped"
+    return [*lines, f"{how} in {stage.name}: {settled}"] if settled else lines

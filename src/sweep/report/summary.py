@@ -29,6 +29,7 @@ class StageLine:
     trials: int
     reused: int
     failures: tuple[str, ...]
+    failed: int
     spent_seconds: float
 
     def to_json(self) -> dict[str, Any]:
@@ -50,7 +51,8 @@ class StageLine:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The whole campaign's end; `failed_trials` counts trials without a score in the wanted stages."""
+    """The whole campaign's end; `failed_trials` counts trials of the wanted stages that broke. One that a
+    guard ended is a result: its settings are not to be had."""
 
     text: str
     failed_trials: int
@@ -62,7 +64,7 @@ def write_summary(
     """Writes the files and returns the table. `best_script` writes verl's command for the long run."""
     lines = stage_lines(plan, store)
     best = best_settings(plan, [line.winner for line in lines])
-    failed = sum(len(line.failures) for line in lines if line.winner.stage in plan.wanted)
+    failed = sum(line.failed for line in lines if line.winner.stage in plan.wanted)
     content = {
         "version": 1,
         "campaign": plan.name,
@@ -100,6 +102,7 @@ def stage_lines(plan: CampaignPlan, store: Store) -> list[StageLine]:
                 trials=len(fresh),
                 reused=len(records) - len(fresh),
                 failures=tuple(text for r in records if (text := ended_badly(r))),
+                failed=sum(isinstance(r.outcome, Failed) for r in records),
                 spent_seconds=sum(_seconds(r.outcome) for r in fresh),
             )
         )
