@@ -12,6 +12,7 @@ from pathlib import Path
 from sweep.core.plan import CampaignPlan
 from sweep.core.winner import Winner
 from sweep.errors import ConfigError, SweepError
+from sweep.report.columns import columns
 
 HELP = """\
 usage: python -m sweep.freeze [list | explain STAGE | unfreeze STAGE] [KEY=VALUE ...]
@@ -59,8 +60,7 @@ def _run(arguments: Sequence[str]) -> str:
 def listed(plan: CampaignPlan, winners: dict[str, Winner]) -> str:
     """A line a stage, in their order."""
     rows = [(s.name, state(plan, winners, s.name), _winner(winners.get(s.name))) for s in plan.stages]
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(columns(rows))
 
 
 def state(plan: CampaignPlan, winners: dict[str, Winner], name: str) -> str:
@@ -90,36 +90,33 @@ def _explained(plan: CampaignPlan, name: str) -> str:
 
 
 def _unfrozen(plan: CampaignPlan, name: str) -> str:
+    from contextlib import closing
+
     from sweep.adapters.frozen_files import FrozenFiles
     from sweep.adapters.optuna_store import OptunaStore
 
     _refuse_without_storage(plan)
-    store = OptunaStore.open(plan.storage_url, plan.name, seed=plan.seeds[0])
-    try:
+    with closing(OptunaStore.open(plan.storage_url, plan.name, seed=plan.seeds[0])) as store:
         store.unfreeze(name)
         FrozenFiles(Path(plan.folder), store).refresh()
         frozen = {w.stage for w in store.winners()}
-    finally:
-        store.close()
     stale = [s for s in descendants(plan, name) if s in frozen]
     after = f"; stale until it is frozen again as it was: {', '.join(stale)}" if stale else ""
     return f"stage {name} of campaign {plan.name} is open again, its trials are kept{after}"
 
 
 def _winners(plan: CampaignPlan) -> dict[str, Winner]:
-    from sweep.adapters.optuna_store import OptunaStore
+    from sweep import wiring
 
     _refuse_without_storage(plan)
-    store = OptunaStore.open(plan.storage_url, plan.name, driver=False)
-    try:
-        return {w.stage: w for w in store.winners()}
-    finally:
-        store.close()
+    return wiring.winners(plan)
 
 
 def _refuse_without_storage(plan: CampaignPlan) -> None:
-    path = plan.storage_url.removeprefix("sqlite:///")
-    if path != plan.storage_url and not Path(path).exists():
+    from sweep import wiring
+
+    if wiring.missing_file(plan.storage_url):
+        path = plan.storage_url.removeprefix("sqlite:///")
         raise ConfigError(f"campaign {plan.name} was never run: there is no {path}")
 
 

@@ -48,5 +48,6 @@ class GivingUp:
     def ended(self, trial_id: str, outcome: Outcome) -> Outcome:
         """The outcome, said to be given up if it was stopped here."""
         self._rows.pop(trial_id, None)
-        ours = trial_id in self._stopped and isinstance(outcome, Diverged)
-        return replace(outcome, given_up=True) if ours and isinstance(outcome, Diverged) else outcome
+        if trial_id in self._stopped and isinstance(outcome, Diverged):
+            return replace(outcome, given_up=True)
+        return outcome

@@ -123,6 +123,14 @@ class Engine(Protocol):
         """How many runtimes may run at once now; changes as nodes come and go, but is never below one."""
         ...
 
+    def check(self, trial: Trial) -> None:
+        """Does nothing if as many trials like this one as were asked for can run at once.
+
+        Raises:
+            ConfigError: if they cannot.
+        """
+        ...
+
     def start(self, trial: Trial, folder: Path, *, reuse: bool = True, checkpoint: Checkpoint | None = None) -> Runtime:
         """Start a runtime whose base configuration is the trial's; returns at once, `RuntimeReady` follows.
 

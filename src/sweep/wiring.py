@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from sweep.purse import Purse
 from sweep.tasks import assets
 
 if TYPE_CHECKING:
+    from sweep.adapters.optuna_store import OptunaStore
     from sweep.engines.verl.settings import EngineSettings
 
 
@@ -49,7 +51,7 @@ def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
         _refuse_impossible_base(plan, screen)
         engine = start_engine(plan, paths)
         try:
-            _refuse_without_place(plan, engine)
+            engine.check(_base_trial(plan))
             return _run(plan, store, engine, folder, screen, paths)
         finally:
             engine.close()
@@ -60,19 +62,15 @@ def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
 
 def price(plan: CampaignPlan) -> str:
     """What the wanted stages can still cost, as text; makes and starts nothing."""
-    from sweep.adapters.optuna_store import OptunaStore
     from sweep.report.price import price_text, stage_prices, step_seconds
 
     _refuse_bad_request(plan)
     records: dict[str, tuple[Record, ...]] = {}
     frozen: list[str] = []
-    if not _missing_file(plan.storage_url):
-        store = OptunaStore.open(plan.storage_url, plan.name, driver=False)
-        try:
+    if not missing_file(plan.storage_url):
+        with read_only(plan) as store:
             records = {stage.name: store.records(stage) for stage in plan.stages}
             frozen = [w.stage for w in store.winners()]
-        finally:
-            store.close()
     return price_text(plan, stage_prices(plan, frozen, records), step_seconds(records))
 
 
@@ -225,14 +223,6 @@ def _screen(plan: CampaignPlan, paths: dict[str, str]) -> Screen:
     )
 
 
-def _refuse_without_place(plan: CampaignPlan, engine: Engine) -> None:
-    """Raises: ConfigError: if the cluster cannot hold as many trials at once as were asked for."""
-    from sweep.engines.by_measure import EngineByMeasure
-
-    if isinstance(engine, EngineByMeasure):
-        engine.check(_base_trial(plan))
-
-
 def _base_trial(plan: CampaignPlan) -> Trial:
     return Trial(plan.base, plan.seeds[0], plan.stage(plan.wanted[0]).budget.steps)
 
@@ -276,7 +266,7 @@ def _refuse_bad_request(plan: CampaignPlan) -> None:
     """Raises: ConfigError: if an earlier campaign or a sampler does not exist, or a range cannot be searched."""
     from sweep.adapters.search_space import distributions, sampler
 
-    if plan.earlier is not None and _missing_file(plan.earlier_url):
+    if plan.earlier is not None and missing_file(plan.earlier_url):
         raise ConfigError(f"campaign {plan.earlier} was never run: there is no {plan.earlier_url}; leave earlier out")
     for stage in (plan.stage(name) for name in plan.wanted):
         if isinstance(stage.rule, SearchRule):
@@ -286,27 +276,27 @@ def _refuse_bad_request(plan: CampaignPlan) -> None:
 
 def _refuse_without_upstream(plan: CampaignPlan) -> None:
     """Raises: ConfigError: if a wanted stage starts from a winner that does not exist. Makes no file."""
-    if _missing_file(plan.storage_url):
-        missing = missing_upstream(plan, {})
-    else:
-        missing = missing_upstream(plan, {w.stage: w for w in _winners(plan)})
+    missing = missing_upstream(plan, {} if missing_file(plan.storage_url) else winners(plan))
     if missing:
         raise ConfigError(missing)
 
 
-def _missing_file(url: str) -> bool:
+def missing_file(url: str) -> bool:
     """Whether the URL names a SQLite file that does not exist."""
     return url.startswith("sqlite:///") and not os.path.exists(url.removeprefix("sqlite:///"))
 
 
-def _winners(plan: CampaignPlan) -> tuple[Winner, ...]:
+def read_only(plan: CampaignPlan) -> closing[OptunaStore]:
+    """The campaign's store for a `with` that only reads it; a driver may be at work meanwhile."""
     from sweep.adapters.optuna_store import OptunaStore
 
-    store = OptunaStore.open(plan.storage_url, plan.name, driver=False)
-    try:
-        return store.winners()
-    finally:
-        store.close()
+    return closing(OptunaStore.open(plan.storage_url, plan.name, driver=False))
+
+
+def winners(plan: CampaignPlan) -> dict[str, Winner]:
+    """The frozen winners by stage."""
+    with read_only(plan) as store:
+        return {winner.stage: winner for winner in store.winners()}
 
 
 def _writable(folder: Path) -> Path:

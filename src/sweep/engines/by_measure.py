@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from sweep.core.trial import Measure, Trial
 from sweep.ports import Checkpoint, Engine, Runtime
 
 
-class Training(Engine, Protocol):
-    """An engine that knows beforehand whether the cluster can hold its trials."""
-
-    def check(self, trial: Trial) -> None:
-        """Raises: ConfigError: if it cannot."""
-        ...
-
-
 class EngineByMeasure:
     """Counts and reports as the training's engine, which is closed last since it holds the cluster."""
 
-    def __init__(self, training: Training, rollout: Engine) -> None:
+    def __init__(self, training: Engine, rollout: Engine) -> None:
         self._training = training
         self._rollout = rollout
 

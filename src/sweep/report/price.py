@@ -13,6 +13,7 @@ from sweep.core.plan import CampaignPlan
 from sweep.core.progress import Record
 from sweep.core.stage import Stage
 from sweep.core.trial import Measure
+from sweep.report.columns import columns
 from sweep.stages.bounds import bounds
 
 
@@ -70,9 +71,7 @@ def price_text(plan: CampaignPlan, prices: Sequence[StagePrice], seconds: Mappin
     """The table for people."""
     head = ("stage", "trials", "steps", "hours", "GPU-hours")
     rows = [head, *(_row(plan, [p], p.stage, seconds) for p in prices), _row(plan, prices, "all", seconds)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*lines, _pace(plan, seconds), "nothing was started"])
+    return "\n".join([*columns(rows), _pace(plan, seconds), "nothing was started"])
 
 
 def _pace(plan: CampaignPlan, seconds: Mapping[Measure, float]) -> str:

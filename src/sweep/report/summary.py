@@ -17,6 +17,7 @@ from sweep.core.trial import Trial
 from sweep.core.winner import Score, Winner, score_json
 from sweep.errors import ViewError
 from sweep.ports import Store
+from sweep.report.columns import columns
 from sweep.report.failures import ended_badly, failure_lines
 
 
@@ -118,9 +119,7 @@ def best_settings(plan: CampaignPlan, winners: list[Winner]) -> Overrides:
 def table(plan: CampaignPlan, lines: list[StageLine], failures: list[str], folder: Path, *, script: bool = True) -> str:
     """Baseline and winner a stage, then the failures and where everything is; a rehearsal has no script to run."""
     head = ("stage", "winner", "objective", "baseline", "winner's", "trials", "spent")
-    rows = [head, *(_row(line) for line in lines)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    text = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    text = columns([head, *(_row(line) for line in lines)])
     text.append(_ledger(plan, lines))
     text += [line.winner.choice.reason for line in lines if _confirms(line)]
     text += failures

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from sweep.core.decision import Launch, Wait
 from sweep.core.outcome import Diverged, Failed, Finished
-from sweep.core.overrides import Overrides
+from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.progress import Progress, Proposal, Record
 from sweep.core.stage import Stage
 from sweep.core.winner import Score
@@ -23,6 +23,10 @@ class Arm:
     settings: Overrides
     requested: Overrides
     note: str = ""
+
+
+BASELINE = Arm(NOTHING, NOTHING, "baseline")
+"""What the stage starts from, as it is."""
 
 
 @dataclass(frozen=True, slots=True)

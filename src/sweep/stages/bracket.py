@@ -25,15 +25,13 @@ from sweep.core.stage import BracketRule, Knob, Stage
 from sweep.core.winner import Choice
 from sweep.stages import eta, objective
 from sweep.stages.against import against, estimates
-from sweep.stages.arms import Arm, Measured, measure, room
+from sweep.stages.arms import BASELINE, Arm, Measured, measure, room
 from sweep.stages.axis import Axis, short
 from sweep.stages.evidence import no_gain
 from sweep.stages.remarks import remarks
 from sweep.stats.bracket import TIE_DIGITS, Probe, Settled, advance
 from sweep.stats.efficiency import pooled_spread, ratio
 from sweep.stats.verdict import Comparison, Verdict, compare
-
-BASELINE = Arm(NOTHING, NOTHING, "baseline")
 
 
 @dataclass(frozen=True, slots=True)

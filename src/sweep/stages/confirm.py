@@ -18,12 +18,10 @@ from sweep.core.progress import Progress, Proposal
 from sweep.core.stage import ConfirmRule, Stage
 from sweep.core.winner import Choice, Ratio, Score
 from sweep.stages.against import leaning, printed
-from sweep.stages.arms import Arm, Measured, measure, paired
-from sweep.stages.evidence import comparison
-from sweep.stats.efficiency import PRIOR_CV, combined, efficiency, pooled_variance
+from sweep.stages.arms import BASELINE, Arm, Measured, measure, paired
+from sweep.stages.evidence import comparison, spread
+from sweep.stats.efficiency import PRIOR_CV, combined, efficiency
 from sweep.stats.verdict import Comparison, Verdict
-
-BASELINE = Arm(NOTHING, NOTHING, "baseline")
 
 
 def decide(stage: Stage, rule: ConfirmRule, progress: Progress) -> Decision:
@@ -81,12 +79,11 @@ def _looked(stage: Stage, progress: Progress) -> str:
 
 def _ratio(stage: Stage, progress: Progress, base: Measured, own: Measured) -> Ratio | None:
     """Winner over base with its interval."""
-    curves = [[f.curve for f in runs] for runs in paired(own, base)]
-    others = [[f.curve for f in runs] for runs in progress.replicates]
-    warmup = stage.budget.warmup_steps
-    spreads = (pooled_variance(arms, warmup_steps=warmup) for arms in (curves, others))
-    spread, assumed = leaning(combined(*spreads))
-    return printed(efficiency(*curves, warmup_steps=warmup, pooled_variance=spread), assumed)
+    sides = paired(own, base)
+    known, assumed = leaning(combined(spread(stage, sides), spread(stage, progress.replicates)))
+    curves = ([f.curve for f in runs] for runs in sides)
+    seen = efficiency(*curves, warmup_steps=stage.budget.warmup_steps, pooled_variance=known)
+    return printed(seen, assumed)
 
 
 def _shown(ratio: Ratio | None) -> str:

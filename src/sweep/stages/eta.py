@@ -28,7 +28,7 @@ from sweep.core.progress import Progress
 from sweep.core.stage import EtaRule, Stage
 from sweep.core.winner import Choice
 from sweep.stages.against import against
-from sweep.stages.arms import Arm, Measured, measure, room
+from sweep.stages.arms import BASELINE, Arm, Measured, measure, room
 from sweep.stages.batch_lattice import Batch, batch_of, divisor_batch, nearest_batch, settings_of
 from sweep.stages.evidence import Reading, read
 from sweep.stages.remarks import remarks
@@ -36,8 +36,6 @@ from sweep.stats.timing import rollout_share
 
 ROLLOUT_BOUND = 0.5
 """Share of generation in a step above which the step is bound by rollout. Ours: most of the step."""
-
-BASELINE = Arm(Overrides(), Overrides(), "baseline")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sweep.core.decision import Launch, Wait
@@ -12,6 +12,7 @@ from sweep.core.progress import Progress, Proposal
 from sweep.core.stage import Stage
 from sweep.stages.arms import Arm, Measured, measure, paired, room
 from sweep.stats.efficiency import combined, efficiency, pooled_variance
+from sweep.stats.estimate import Spread
 from sweep.stats.gain import fitted_gain
 from sweep.stats.timing import step_time
 from sweep.stats.verdict import Comparison, Verdict, compare
@@ -130,13 +131,20 @@ def comparison(
     `earlier` arms of the stage and `replicates` of stages before lend their spread between seeds.
     """
     sides = paired(arm, base)
-    curves = [[f.curve for f in runs] for runs in (*sides, *(m.finished for m in earlier))]
-    warmup = stage.budget.warmup_steps
-    others = pooled_variance([[f.curve for f in runs] for runs in replicates], warmup_steps=warmup)
-    own = pooled_variance(curves, warmup_steps=warmup) if earlier or others else None
-    spread = combined(own, others)
-    interval = efficiency(curves[0], curves[1], warmup_steps=warmup, pooled_variance=spread)
+    others = spread(stage, replicates)
+    own = spread(stage, (*sides, *(m.finished for m in earlier))) if earlier or others else None
+    interval = efficiency(
+        *([f.curve for f in runs] for runs in sides),
+        warmup_steps=stage.budget.warmup_steps,
+        pooled_variance=combined(own, others),
+    )
     return compare(interval, looks=max(1, len(sides[0])), max_looks=max(1, stage.budget.seeds))
+
+
+def spread(stage: Stage, arms: Iterable[Sequence[Finished]]) -> Spread | None:
+    """The spread between seeds of the efficiency, from all runs of these arms; None without replicates."""
+    curves = [[finished.curve for finished in runs] for runs in arms]
+    return pooled_variance(curves, warmup_steps=stage.budget.warmup_steps)
 
 
 def _disagreement(verdict: Verdict, point: float) -> str:

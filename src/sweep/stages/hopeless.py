@@ -11,8 +11,9 @@ from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.progress import Progress, replicated
 from sweep.core.stage import ConfirmRule, Stage
 from sweep.stages import objective
+from sweep.stages.evidence import spread
 from sweep.stats.early import certainly_worse, is_checkpoint
-from sweep.stats.efficiency import combined, pooled_variance
+from sweep.stats.efficiency import combined
 
 BY_EFFICIENCY = frozenset({objective.area_per_second.__name__, objective.reward_per_second.__name__})
 """Objectives that a running trial's reward and time tell; of the others too little is known before the end."""
@@ -25,15 +26,10 @@ def hopeless(stage: Stage, progress: Progress, settings: Overrides, curve: Curve
     if not is_checkpoint(curve.last_step, stage.budget.steps):
         return ""
     bases = [r.finished.curve for r in progress.arm(NOTHING) if r.finished is not None]
-    warmup = stage.budget.warmup_steps
-    spreads = (
-        pooled_variance([[f.curve for f in runs] for runs in arms], warmup_steps=warmup)
-        for arms in (replicated(progress.records), progress.replicates)
-    )
     return certainly_worse(
         curve,
         bases,
         budget_steps=stage.budget.steps,
-        warmup_steps=warmup,
-        pooled_variance=combined(*spreads),
+        warmup_steps=stage.budget.warmup_steps,
+        pooled_variance=combined(spread(stage, replicated(progress.records)), spread(stage, progress.replicates)),
     )

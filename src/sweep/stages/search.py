@@ -10,15 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 
 from sweep.core.decision import Ask, Decision, Freeze, Halt, Launch, Wait
-from sweep.core.overrides import NOTHING, Overrides
+from sweep.core.overrides import Overrides
 from sweep.core.progress import Progress, Proposal, Record
 from sweep.core.stage import SearchRule, Stage
 from sweep.core.winner import Choice
 from sweep.stages.against import against
-from sweep.stages.arms import Arm, Measured, lacking, measure, room
+from sweep.stages.arms import BASELINE, Arm, Measured, lacking, measure, room
 from sweep.stages.ladder import beats
-
-BASELINE = Arm(NOTHING, NOTHING, "baseline")
 
 ROUNDING = 1e-9
 """Share of a score by which equal trials may differ for the order in which their numbers were added. Ours."""

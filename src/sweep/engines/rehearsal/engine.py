@@ -59,6 +59,9 @@ class RehearsalEngine:
         self._started.append(runtime)
         return runtime
 
+    def check(self, trial: Trial) -> None:
+        """Simulated trials need no room."""
+
     def checkpoint(self, trial: Trial, folder: Path) -> None:
         """Simulated trials save nothing."""
 

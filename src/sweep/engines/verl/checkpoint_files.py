@@ -25,16 +25,21 @@ Source: verl 0.9.1 trainer/ppo/v1/trainer_base.py, `_save_checkpoint`.
 PREFIX = "global_step_"
 
 
+def step_folder(folder: Path, step: int) -> Path:
+    """verl's checkpoint of this step among those in the folder."""
+    return folder / f"{PREFIX}{step}"
+
+
 def newest_complete(folder: Path) -> Path | None:
     """The checkpoint to resume from; None if no complete one is there."""
     step = retention(found(folder), None).resume_from
-    return None if step is None else folder / f"{PREFIX}{step}"
+    return None if step is None else step_folder(folder, step)
 
 
 def found(folder: Path) -> dict[int, bool]:
     """Step of each checkpoint in the folder to whether it is complete."""
     tracked = tracked_step(folder)
-    return {step: complete(folder / f"{PREFIX}{step}", tracked) for step in _steps(folder)}
+    return {step: complete(step_folder(folder, step), tracked) for step in _steps(folder)}
 
 
 def complete(checkpoint: Path, tracked: int) -> bool:

@@ -58,6 +58,9 @@ class RolloutEngine:
         self._variables = {**ALWAYS, **(variables or {})}
         self._runtimes: list[HostedRuntime] = []
 
+    def check(self, trial: Trial) -> None:
+        """Where the training has room, its rollout alone has too."""
+
     def checkpoint(self, trial: Trial, folder: Path) -> None:
         """Nothing is trained, so nothing is saved."""
 

@@ -23,11 +23,11 @@ from omegaconf import open_dict
 from sweep.core.checkpoint_policy import KEEP_LAST, Best, better, retention
 from sweep.engines.verl.checkpoint_files import (
     MARK,
-    PREFIX,
     complete,
     found,
     mark,
     newest_complete,
+    step_folder,
     tracked_step,
     write,
 )
@@ -58,11 +58,11 @@ class Checkpoints:
 
     def begins(self, step: int) -> None:
         """verl is about to write the checkpoint of this step, perhaps over an earlier one."""
-        write(self._folder / f"{PREFIX}{step}" / MARK, {"step": step})
+        write(step_folder(self._folder, step) / MARK, {"step": step})
 
     def saved(self, step: int) -> None:
         """verl has written the checkpoint of this step, and everything of ours lies beside it."""
-        mark(self._folder / f"{PREFIX}{step}", step)
+        mark(step_folder(self._folder, step), step)
         self._saved = step
 
     def judged(self, metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -77,7 +77,7 @@ class Checkpoints:
         self._best, self._saved, self._rewards = best, None, []
         keep = retention(found(self._folder), best.step if best else None, self._keep_last)
         for step in keep.delete:
-            remove(self._folder / f"{PREFIX}{step}")
+            remove(step_folder(self._folder, step))
         told = {"sweep/checkpoints_kept": float(len(keep.keep))}
         return told | ({"sweep/best_checkpoint_step": float(best.step)} if best else {})
 
@@ -146,4 +146,4 @@ def read_best(folder: Path) -> Best | None:
         best = Best(int(content["step"]), float(content["reward"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return best if (folder / f"{PREFIX}{best.step}").is_dir() else None
+    return best if step_folder(folder, best.step).is_dir() else None

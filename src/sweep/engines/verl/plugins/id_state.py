@@ -10,6 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from sweep.engines.verl.checkpoint_files import step_folder
+
 FILE = "sweep_sample_ids.json"
 
 
@@ -27,4 +29,4 @@ def load(trainer: Any) -> int:
 
 
 def _file(trainer: Any) -> Path:
-    return Path(trainer.config.trainer.default_local_dir, f"global_step_{trainer.global_steps}", FILE)
+    return step_folder(Path(trainer.config.trainer.default_local_dir), trainer.global_steps) / FILE

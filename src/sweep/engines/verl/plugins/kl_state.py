@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sweep.engines.verl.checkpoint_files import step_folder
+
 FILE = "sweep_kl_controller.json"
 IN_REWARD, IN_LOSS = "in_reward", "in_loss"
 
@@ -53,4 +55,4 @@ def _moves(controller: Any) -> bool:
 
 
 def _file(trainer: Any) -> Path:
-    return Path(trainer.config.trainer.default_local_dir, f"global_step_{trainer.global_steps}", FILE)
+    return step_folder(Path(trainer.config.trainer.default_local_dir), trainer.global_steps) / FILE
