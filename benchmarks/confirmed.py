@@ -20,10 +20,8 @@ from typing import Any
 
 from scipy.stats import t as student
 
-from sweep.adapters.storage import open_storage
-from sweep.adapters.trial_attributes import Stored
+from benchmarks.stored_trials import finished_trials
 from sweep.core.curve import Curve
-from sweep.core.outcome import Finished
 from sweep.core.overrides import NOTHING
 from sweep.core.progress import Record
 from sweep.errors import ConfigError
@@ -76,13 +74,9 @@ def summary(folder: Path, warmup: int) -> dict[str, Any]:
 
 def _records(folder: Path) -> dict[str, list[Any]]:
     """Stage to its finished trials."""
-    storage = open_storage(f"sqlite:///{(folder / 'optuna.db').resolve()}")
     found: dict[str, list[Any]] = {}
-    for study in storage.get_all_studies():
-        for trial in storage.get_all_trials(study._study_id):
-            stored = Stored.read(trial.user_attrs)
-            if stored is not None and isinstance(stored.record.outcome, Finished):
-                found.setdefault(study.study_name.rpartition("/")[2], []).append(stored.record)
+    for stage, record, _ in finished_trials(folder):
+        found.setdefault(stage, []).append(record)
     return found
 
 

@@ -13,9 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sweep.adapters.storage import open_storage
-from sweep.adapters.trial_attributes import Stored
-from sweep.core.outcome import Finished
+from benchmarks.stored_trials import finished_trials
 
 DIGITS = 5
 """Significant digits kept of a number."""
@@ -23,28 +21,23 @@ DIGITS = 5
 
 def lines(folder: Path) -> Iterator[dict[str, Any]]:
     """A trial a line: stage, id, what sets it apart from the first trial, seed, steps, curve by series."""
-    storage = open_storage(f"sqlite:///{(folder / 'optuna.db').resolve()}")
     seen: set[str] = set()
     base = None
-    for study in storage.get_all_studies():
-        for trial in storage.get_all_trials(study._study_id):
-            stored = Stored.read(trial.user_attrs)
-            if stored is None or not isinstance(stored.record.outcome, Finished):
-                continue
-            one = stored.record.trial
-            base = base or one.overrides
-            if one.id in seen:
-                continue
-            seen.add(one.id)
-            curve = dataclasses.asdict(stored.record.outcome.curve)
-            yield {
-                "stage": study.study_name.rpartition("/")[2],
-                "trial": one.id,
-                "settings": {k: one.overrides.get(k) for k in base.difference(one.overrides)},
-                "seed": one.seed,
-                "steps": one.steps,
-                "curve": {name: [_short(v) for v in values] for name, values in curve.items() if _told(values)},
-            }
+    for stage, record, outcome in finished_trials(folder):
+        one = record.trial
+        base = base or one.overrides
+        if one.id in seen:
+            continue
+        seen.add(one.id)
+        curve = dataclasses.asdict(outcome.curve)
+        yield {
+            "stage": stage,
+            "trial": one.id,
+            "settings": {k: one.overrides.get(k) for k in base.difference(one.overrides)},
+            "seed": one.seed,
+            "steps": one.steps,
+            "curve": {name: [_short(v) for v in values] for name, values in curve.items() if _told(values)},
+        }
 
 
 def _told(values: Any) -> bool:

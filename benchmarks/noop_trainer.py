@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ray
 
-from sweep.engines.mailbox import open_mailbox
+from sweep.engines.mailbox import open_mailbox, trials
 
 METRICS = {"critic/score/mean": 0.5, "timing_s/step": 1.0}
 
@@ -14,19 +14,12 @@ def main() -> None:
     ray.init(log_to_driver=False)
     mailbox = open_mailbox()
     mailbox.put({"type": "ready", "startup_seconds": 0.0})
-    served = 0
-    while True:
-        command = mailbox.take(5.0)
-        if command is None:
-            continue
-        if command["type"] == "end":
-            return
+    for served, command in enumerate(trials(mailbox)):
         trial = command["id"]
         mailbox.put({"type": "started", "id": trial, "reset_seconds": 0.0, "warm": served > 0})
         mailbox.report_step(trial, 1, METRICS)
         done = {"last_step": 1, "error": "", "stopped_by": "", "reusable": True}
         mailbox.put({"type": "ended", "id": trial, **done})
-        served += 1
 
 
 if __name__ == "__main__":

@@ -56,20 +56,10 @@ def _trials_of_file(source: Path, utilization: float) -> list[TrialRate]:
 
 
 def _trials_of_folder(folder: Path, measure: Measure) -> list[TrialRate]:
-    from sweep.adapters.storage import open_storage
-    from sweep.adapters.trial_attributes import Stored
+    from benchmarks.stored_trials import finished_trials
 
-    storage = open_storage(f"sqlite:///{(folder / 'optuna.db').resolve()}")
-    found = []
-    for study in storage.get_all_studies():
-        if not study.study_name.endswith(f"/{STAGE}"):
-            continue
-        for trial in storage.get_all_trials(study._study_id):
-            stored = Stored.read(trial.user_attrs)
-            if stored is None or stored.record.trial.measure is not measure:
-                continue
-            if isinstance(stored.record.outcome, Finished):
-                found.append(_rate(stored.record.trial, stored.record.outcome))
+    of_stage = ((r.trial, outcome) for stage, r, outcome in finished_trials(folder) if stage == STAGE)
+    found = [_rate(trial, outcome) for trial, outcome in of_stage if trial.measure is measure]
     return [one for one in found if math.isfinite(one[1])]
 
 

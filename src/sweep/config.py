@@ -19,7 +19,7 @@ from sweep.core import verl_keys as keys
 from sweep.core.overrides import Overrides
 from sweep.core.plan import CONFIRM_OFFSET, CampaignPlan, ModelFacts, Timeouts
 from sweep.core.stage import ConfirmRule, Stage
-from sweep.core.within import Within
+from sweep.core.within import Within, require
 from sweep.errors import ConfigError
 from sweep.guard_settings import settings_of
 from sweep.stage_files import parse_settings, stage_from
@@ -196,9 +196,7 @@ def _check_numbers(config: CampaignConfig) -> None:
         ("model.gpu_gib", model.gpu_gib, positive),
         ("model.hidden_size", model.hidden_size, Within(low=1)),
     ):
-        if value is not None and not (within.holds(value) and math.isfinite(value)):
-            aside = ", or null for no limit" if name == "budget.gpu_hours" else ""
-            raise ConfigError(f"{name} must be {within}{aside}, got {value}")
+        require(name, value, within, ", or null for no limit" if name == "budget.gpu_hours" else "")
     for name, text in (("runs", config.runs), ("model.path", model.path), ("model.name", model.name)):
         if not text.strip():
             raise ConfigError(f"{name} must not be empty")

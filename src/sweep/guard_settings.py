@@ -5,7 +5,6 @@ What is as the method has it is left out, so that a trial's settings say only wh
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
@@ -13,6 +12,7 @@ from sweep.core import verl_keys as keys
 from sweep.core.checkpoint_policy import BEST_GAIN, KEEP_LAST, SAVE_STEPS
 from sweep.core.clip_schedule import FLOOR
 from sweep.core.device_memory import MIN_FREE_GIB
+from sweep.core.within import Within, require
 from sweep.errors import ConfigError
 
 
@@ -82,17 +82,11 @@ def _check(guards: GuardsConfig, checkpoints: CheckpointsConfig) -> None:
     for name in guards.limits:
         if name not in numbers:
             raise ConfigError(f"guards.limits has no {name!r}; there are {', '.join(numbers)}")
-        if not 0 <= guards.limits[name] < math.inf:
-            raise ConfigError(f"guards.limits.{name} must be at least 0, got {guards.limits[name]:g}")
-    for key, value, least in (
-        ("guards.min_free_gib", guards.min_free_gib, 0),
-        ("checkpoints.save_steps", checkpoints.save_steps, 1),
-        ("checkpoints.keep_last", checkpoints.keep_last, 1),
-        ("checkpoints.best_gain", checkpoints.best_gain, 0),
-    ):
-        if not least <= value < math.inf:
-            raise ConfigError(f"{key} must be at least {least}, got {value:g}")
-    decay = guards.clip_decay
-    for name, share in (("clip_decay", decay), ("clip_floor", guards.clip_floor)):
-        if share is not None and not 0 < share <= 1:
-            raise ConfigError(f"guards.{name} must be above 0 and at most 1, got {share:g}")
+        require(f"guards.limits.{name}", guards.limits[name], Within(low=0))
+    share = Within(low=0, high=1, open_low=True)
+    require("guards.min_free_gib", guards.min_free_gib, Within(low=0))
+    require("checkpoints.save_steps", checkpoints.save_steps, Within(low=1))
+    require("checkpoints.keep_last", checkpoints.keep_last, Within(low=1))
+    require("checkpoints.best_gain", checkpoints.best_gain, Within(low=0))
+    require("guards.clip_decay", guards.clip_decay, share)
+    require("guards.clip_floor", guards.clip_floor, share)

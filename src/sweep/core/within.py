@@ -1,9 +1,11 @@
-"""`Within`: the numbers that a field of a stage may hold, stated beside the field: `Annotated[int, Within(low=1)]`."""
+"""`Within`: the numbers that a setting may hold, beside a field as in `Annotated[int, Within(low=1)]`; `require`."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+
+from sweep.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +31,15 @@ class Within:
         if math.isfinite(self.high):
             ends.append(f"{'below' if self.open_high else 'at most'} {self.high:.12g}")
         return " and ".join(ends) or "any number"
+
+
+def require(name: str, value: float | None, within: Within, aside: str = "") -> None:
+    """Returns if the setting of this name is a finite number in the range, or not given.
+
+    `aside` says what else would do.
+
+    Raises:
+        ConfigError: otherwise.
+    """
+    if value is not None and not (within.holds(value) and math.isfinite(value)):
+        raise ConfigError(f"{name} must be {within}{aside}, got {value:.12g}")

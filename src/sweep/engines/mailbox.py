@@ -7,11 +7,16 @@ long run that a user starts by hand, nothing is reported and nothing is asked.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 NAME_VARIABLE = "SWEEP_MAILBOX"
 NAMESPACE = "sweep"
+STARTED_VARIABLE = "SWEEP_STARTED_AT"
+"""Set by the host: Unix time at which it started this process."""
+
+TAKE_SECONDS = 30.0
+"""How long one call waits for a command; then it asks again, so that a dead host is noticed. Ours."""
 
 
 class Mailbox(Protocol):
@@ -28,6 +33,13 @@ class Mailbox(Protocol):
     def report_step(self, trial_id: str, step: int, metrics: Mapping[str, float]) -> str:
         """Reports a step; returns why the trial shall stop after it, or the empty string."""
         ...
+
+
+def trials(mailbox: Mailbox) -> Iterator[dict[str, Any]]:
+    """The commands to run a trial, until the mailbox says that there are no more."""
+    while (command := mailbox.take(TAKE_SECONDS)) is None or command["type"] != "end":
+        if command is not None:
+            yield command
 
 
 class HostMailbox:

@@ -16,6 +16,7 @@ from sweep.core.trial import Measure, Trial
 from sweep.engines.gpu_memory import GpuMemory, MemoryProbe, least_free_gib
 from sweep.engines.hosted_runtime import HostedRuntime, free_name
 from sweep.engines.hosting import Host, Launcher
+from sweep.engines.mailbox import NAME_VARIABLE, STARTED_VARIABLE
 from sweep.engines.verl import placement
 from sweep.engines.verl.checkpoints import latest_whole, reported_steps
 from sweep.engines.verl.commands import file_logger, trial_command
@@ -89,7 +90,7 @@ class VerlEngine:
             overrides = overrides.merged(resumed_from(checkpoint.path))
         name = f"{self._prefix}{trial.id}-{uuid.uuid4().hex[:8]}"
         variables = {**self._variables(overrides), **({} if reuse else file_logger(folder))}
-        in_workers = {**variables, "SWEEP_MAILBOX": name, "SWEEP_STARTED_AT": f"{time.time():.3f}"}
+        in_workers = {**variables, NAME_VARIABLE: name, STARTED_VARIABLE: f"{time.time():.3f}"}
         label = {
             "trial": trial.to_json(),
             "reuse": reuse,

@@ -18,9 +18,9 @@ from sweep.core.trial import Measure, Trial
 from sweep.engines.gpu_memory import GpuMemory, least_free_gib
 from sweep.engines.hosted_runtime import HostedRuntime, free_name
 from sweep.engines.hosting import Launcher
+from sweep.engines.mailbox import STARTED_VARIABLE
 from sweep.engines.verl.environment import offline_variables
 from sweep.engines.vllm.console import evidence
-from sweep.engines.vllm.rollout_child import STARTED_VARIABLE
 from sweep.engines.vllm.rollout_spec import rollout_spec, same_process
 from sweep.ports import Checkpoint
 

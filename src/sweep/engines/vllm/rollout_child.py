@@ -17,14 +17,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from sweep.core.curve import METRICS
-from sweep.engines.mailbox import Mailbox, open_mailbox
+from sweep.engines.mailbox import STARTED_VARIABLE, Mailbox, open_mailbox, trials
 from sweep.engines.vllm.training_prompts import TrainingPrompts, shared_out
-
-TAKE_SECONDS = 30.0
-"""How long one call waits for a command; then it asks again, so that a dead host is noticed."""
-
-STARTED_VARIABLE = "SWEEP_STARTED_AT"
-"""Unix time at which the host started this process."""
 
 
 def main(text: str) -> None:
@@ -54,11 +48,8 @@ def end_with_parent() -> None:
 def serve(rollout: Rollout, mailbox: Mailbox, startup_seconds: float) -> None:
     """Runs the mailbox's trials, one message a round, until it says that there are no more."""
     mailbox.put({"type": "ready", "startup_seconds": startup_seconds})
-    served = 0
-    while (command := mailbox.take(TAKE_SECONDS)) is None or command["type"] != "end":
-        if command is not None:
-            _run(rollout, mailbox, str(command["id"]), int(command["steps"]), warm=served > 0)
-            served += 1
+    for served, command in enumerate(trials(mailbox)):
+        _run(rollout, mailbox, str(command["id"]), int(command["steps"]), warm=served > 0)
 
 
 def _run(rollout: Rollout, mailbox: Mailbox, trial_id: str, rounds: int, *, warm: bool) -> None:

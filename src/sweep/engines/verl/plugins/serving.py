@@ -15,13 +15,9 @@ from typing import Any
 
 from omegaconf import open_dict
 
-from sweep.engines.mailbox import Mailbox, NoMailbox
+from sweep.engines.mailbox import STARTED_VARIABLE, Mailbox, NoMailbox, trials
 from sweep.engines.verl.plugins.running_trial import RunningTrial
 
-TAKE_SECONDS = 30.0
-"""How long one call waits for a command; then it asks again, so that a dead host is noticed."""
-STARTED_VARIABLE = "SWEEP_STARTED_AT"
-"""Set by the host: Unix time at which it started this verl."""
 TRIAL_VARIABLE = "SWEEP_TRIAL"
 """Set by the host: the id of the one trial of a process that serves no others; else the experiment's name."""
 METRICS_FILE_VARIABLE = "VERL_FILE_LOGGER_PATH"
@@ -47,15 +43,8 @@ def serve(trainer: Any, mailbox: Mailbox) -> None:
     reset = trainer.reset_class(trainer)
     warm_up(trainer)
     mailbox.put(_ready(trainer))
-    served = 0
-    while True:
-        command = mailbox.take(TAKE_SECONDS)
-        if command is None:
-            continue
-        if command["type"] == "end":
-            return
+    for served, command in enumerate(trials(mailbox)):
         run_trial(trainer, reset, mailbox, command, warm=served > 0)
-        served += 1
 
 
 def warm_up(trainer: Any) -> None:
