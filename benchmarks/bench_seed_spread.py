@@ -1,11 +1,12 @@
 """How much runs of one configuration differ by their seed alone: the baseline of MODEL on real verl, SEEDS seeds.
 
     python benchmarks/bench_seed_spread.py                     8 seeds of 60 steps of the tiny model, on the CPU
-    SEEDS=12 STEPS=100 MODEL=smollm2-135m python benchmarks/bench_seed_spread.py
+    SEEDS=4 STEPS=20 WARMUP=3 NAME=defaults MODEL=smollm2-135m python benchmarks/bench_seed_spread.py 'verl=[...]'
 
 One campaign with one stage, whose rule (`every_seed`, by import path) asks for the baseline on every seed; verl stays
-loaded in between. Prints and writes `results/seed_spread.json`: the coefficient of variation between seeds, with its
-95 % interval, of the fitted gain (dR of S0), the area above the common start, the step time T, and both over T.
+loaded in between. Arguments are further settings of `python -m sweep`. Prints and writes `results/seed_spread.json`
+(`results/seed_spread_NAME.json`, campaign NAME, where a name is given): the coefficient of variation between seeds, with
+its 95 % interval, of the fitted gain (dR of S0), the area above the common start, the step time T, and both over T.
 """
 
 from __future__ import annotations
@@ -35,8 +36,7 @@ from sweep.stages.arms import Arm, Measured, measure  # noqa: E402
 from sweep.stats.gain import area_gain, common_start, fitted_gain  # noqa: E402
 from sweep.stats.timing import step_time  # noqa: E402
 
-RESULTS = ROOT / "benchmarks" / "results" / "seed_spread.json"
-WARMUP = 5
+RESULTS = ROOT / "benchmarks" / "results"
 
 
 def every_seed(stage: Stage, progress: Progress) -> Decision:
@@ -52,7 +52,8 @@ def every_seed(stage: Stage, progress: Progress) -> Decision:
 def main() -> None:
     """Run the seeds, measure their spread, write and print it."""
     model, seeds, steps = os.environ.get("MODEL", "tiny"), os.environ.get("SEEDS", "8"), os.environ.get("STEPS", "60")
-    campaign = f"seed-spread-{model}-{steps}"
+    warmup, name = int(os.environ.get("WARMUP", "5")), os.environ.get("NAME")
+    campaign = name or f"seed-spread-{model}-{steps}"
     asked = [
         f"model={model}",
         f"campaign={campaign}",
@@ -61,8 +62,9 @@ def main() -> None:
         f"stages.minibatch.budget.seeds={seeds}",
         f"budget.seeds={seeds}",
         f"budget.steps={steps}",
-        f"budget.warmup_steps={WARMUP}",
+        f"budget.warmup_steps={warmup}",
         "confirm.seeds=0",
+        *sys.argv[1:],
     ]
     started = time.monotonic()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))}
@@ -71,10 +73,11 @@ def main() -> None:
         "model": model,
         "steps": int(steps),
         "seconds": round(time.monotonic() - started),
-        **spreads(curves(asked)),
+        **spreads(curves(asked), warmup),
     }
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps(result, indent=1) + "\n")
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    target = RESULTS / (f"seed_spread_{name}.json" if name else "seed_spread.json")
+    target.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result))
 
 
@@ -92,12 +95,12 @@ def curves(asked: list[str]) -> list[Curve]:
         store.close()
 
 
-def spreads(found: list[Curve]) -> dict[str, Any]:
-    """The coefficient of variation between the curves of each measure."""
+def spreads(found: list[Curve], warmup: int) -> dict[str, Any]:
+    """The coefficient of variation between the curves of each measure; `warmup` steps are left out of every time."""
     start = common_start(c.score for c in found)
     gain = [fitted_gain(c.score).value for c in found]
     area = [area_gain(c.score, start).value for c in found]
-    seconds = [step_time(c.step_seconds, WARMUP).value for c in found]
+    seconds = [step_time(c.step_seconds, warmup).value for c in found]
     measures = {
         "gain": gain,
         "area": area,
