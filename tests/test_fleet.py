@@ -101,6 +101,18 @@ def test_a_mixed_queue_costs_one_start_for_each_base() -> None:
     assert {e.trial.id for e in events if isinstance(e, Ended)} == {t.id for t in mixed}
 
 
+def test_what_a_loaded_runtime_serves_comes_first_and_the_rest_in_the_order_asked() -> None:
+    engine = ScriptedEngine(FakeClock(), same_base=same_tokens, slots=2)
+    fleet = fleet_of(engine)
+    asked = [trial(lr, tokens) for lr in (1e-6, 2e-6) for tokens in (8192, 16384)]
+    assert fleet.next_of(asked) == asked[:2]
+    fleet.submit(trial(3e-6, 16384))
+    while not any(isinstance(e, Ended) for e in fleet.wait(5.0)):
+        pass
+    assert fleet.next_of(asked) == [asked[1], asked[0]]
+    assert fleet.next_of(asked[:1]) == asked[:1]
+
+
 def test_the_old_runtime_is_closed_before_the_next_one_starts_on_a_single_slot() -> None:
     engine = ScriptedEngine(FakeClock(), same_base=same_tokens)
     run(fleet_of(engine), trial(tokens=8192), trial(tokens=16384))

@@ -132,7 +132,7 @@ class Campaign:
             decision = decide(stage, progress)
             match decision:
                 case Launch(proposals) if self._fleet.room():
-                    self._start_all(stage, progress, proposals[: self._fleet.room()])
+                    self._start_next(stage, progress, proposals)
                 case Ask(count) if self._fleet.room():
                     asked = self._store.ask(stage, min(count, self._fleet.room()))
                     proposals = tuple(self._complete(stage, progress, p) for p in asked)
@@ -172,6 +172,11 @@ class Campaign:
                 yield proposal
             else:
                 self._store.discard(stage, proposal, f"trial {over.id} ran out of gpu memory with no more than this")
+
+    def _start_next(self, stage: Stage, progress: Progress, proposals: Iterable[Proposal]) -> None:
+        """As many as there is room for; the rule does not mind in which order, a loaded runtime does."""
+        by_trial = {_trial(stage, progress, proposal): proposal for proposal in proposals}
+        self._start_all(stage, progress, [by_trial[trial] for trial in self._fleet.next_of(list(by_trial))])
 
     def _start_all(self, stage: Stage, progress: Progress, proposals: Iterable[Proposal]) -> None:
         for proposal in proposals:

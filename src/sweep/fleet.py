@@ -117,6 +117,16 @@ class Fleet:
         """
         return max(0, self._engine.slots - len(self._queue) - len(self._busy()))
 
+    def next_of(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Those of the trials to submit now, as many as there is room for: first what a loaded, idle runtime serves."""
+        left, served = list(trials), []
+        for seat in [s for s in self._seats if s.run is None]:
+            match = next((t for t in left if seat.runtime.serves(t)), None)
+            if match is not None:
+                left.remove(match)
+                served.append(match)
+        return [*served, *left][: self.room()]
+
     def runtime_of(self, trial_id: str) -> str:
         """Name of the runtime that serves the trial now, empty if none does; another thread may ask."""
         return next((s.runtime.name for s in self._busy() if s.run is not None and s.run.trial.id == trial_id), "")

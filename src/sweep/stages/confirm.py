@@ -43,7 +43,7 @@ def decide(stage: Stage, rule: ConfirmRule, progress: Progress) -> Decision:
 
 
 def _interleaved(wanted: list[Proposal], progress: Progress) -> tuple[Proposal, ...]:
-    """Seed by seed, so that drift of the machine meets all arms alike."""
+    """Seed by seed, so that drift of the machine meets all arms alike, as far as loaded runtimes allow it."""
     return tuple(sorted(wanted, key=lambda p: progress.seeds.index(p.seed)))
 
 
