@@ -5,8 +5,8 @@
 
 One campaign with one stage, whose rule (`every_seed`, by import path) asks for the baseline on every seed; verl stays
 loaded in between. Arguments are further settings of `python -m sweep`. Prints and writes `results/seed_spread.json`
-(`results/seed_spread_NAME.json`, campaign NAME, where a name is given): the coefficient of variation between seeds, with
-its 95 % interval, of the fitted gain (dR of S0), the area above the common start, the step time T, and both over T.
+(with a NAME, of campaign NAME, `results/seed_spread_NAME.json`): the coefficient of variation between seeds, with its
+95 % interval, of the fitted gain (dR of S0), the area above the common start, the step time T, and both over T.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ class Run:
     ready: bool = False
     started_at: float | None = None
     warm: bool = False
+    machine: str = ""
     rows: dict[int, Mapping[str, float]] = field(default_factory=dict)
 
     @property
@@ -67,7 +68,7 @@ def outcome_of(run: Run, ending: Ending, now: float, log: str, log_path: Path, c
     if ending.stopped_by:
         return Diverged(Curve.from_rows(run.rows.items()), ending.stopped_by, wall)
     if run.complete:
-        return Finished(Curve.from_rows(run.rows.items()), wall)
+        return Finished(Curve.from_rows(run.rows.items()), wall, run.machine)
     failure_class, cause = _why(run, ending, log, classify)
     where = f"at step {run.last_step} of {trial.steps}" if run.ready or run.rows else "before its first step"
     message = f"trial {trial.id} ended {where}: {cause}; log: {log_path}"

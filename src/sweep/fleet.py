@@ -245,7 +245,7 @@ class Fleet:
             return
         elif isinstance(event, ports.TrialStarted):
             run.ready, run.started_at, run.deadline = True, now, now + self._timeouts.step_seconds
-            run.warm = event.warm
+            run.warm, run.machine = event.warm, event.machine
             run.rows.clear()
             self._news.append(Started(run.trial, run.warm, now - run.given_at))
         elif isinstance(event, ports.Stepped):

@@ -35,11 +35,15 @@ class RuntimeReady:
 
 @dataclass(frozen=True, slots=True)
 class TrialStarted:
-    """The trial's first step is about to begin: weights, optimizers and data order are at step 0."""
+    """The trial's first step is about to begin: weights, optimizers and data order are at step 0.
+
+    `machine` is the kind of machine, as times depend on it.
+    """
 
     trial_id: str
     reset_seconds: float = 0.0
     warm: bool = False
+    machine: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,7 @@ def test_reference_kl_and_update_kl_are_never_mixed():
     "outcome",
     [
         Finished(Curve.from_rows([(1, {"critic/score/mean": 0.125, "actor/grad_norm": math.nan})]), 3.5),
+        Finished(Curve.from_rows([(1, {"critic/score/mean": 0.125})]), 3.5, "NVIDIA H200, 32 x Xeon"),
         Diverged(Curve.from_rows([(1, {"critic/score/mean": 0.5})]), "non-finite actor/grad_norm", 1.0),
         Failed(FailureClass.OOM_GPU, "no memory", 12, "/x/y.log", 9.0),
     ],

@@ -12,10 +12,14 @@ from sweep.core.failure import FailureClass
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The trial reached its last step; `wall_seconds` runs from its start to its end, engine start-up excluded."""
+    """The trial reached its last step; `wall_seconds` runs from its start to its end, engine start-up excluded.
+
+    `machine` is the kind of machine that it ran on, empty if nobody knows any more.
+    """
 
     curve: Curve
     wall_seconds: float = 0.0
+    machine: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +52,9 @@ Outcome: TypeAlias = Finished | Diverged | Failed
 def to_json(outcome: Outcome) -> dict[str, Any]:
     """The outcome as plain JSON types, tagged by `kind`."""
     match outcome:
-        case Finished(curve, wall):
-            return {"kind": "finished", "curve": curve.to_json(), "wall_seconds": wall}
+        case Finished(curve, wall, machine):
+            content = {"kind": "finished", "curve": curve.to_json(), "wall_seconds": wall}
+            return {**content, "machine": machine} if machine else content
         case Diverged(curve, reason, wall, given_up):
             content = {"kind": "diverged", "curve": curve.to_json(), "reason": reason, "wall_seconds": wall}
             return {**content, "given_up": True} if given_up else content
@@ -69,7 +74,7 @@ def from_json(content: Mapping[str, Any]) -> Outcome:
     wall = float(content.get("wall_seconds", 0.0))
     match content["kind"]:
         case "finished":
-            return Finished(Curve.from_json(content["curve"]), wall)
+            return Finished(Curve.from_json(content["curve"]), wall, content.get("machine", ""))
         case "diverged":
             curve = Curve.from_json(content["curve"])
             return Diverged(curve, content["reason"], wall, bool(content.get("given_up", False)))

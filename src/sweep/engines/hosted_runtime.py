@@ -153,7 +153,8 @@ class HostedRuntime:
             return RuntimeReady(float(message["startup_seconds"]))
         if kind == "started":
             self._open_metrics(message["id"])
-            return TrialStarted(message["id"], float(message["reset_seconds"]), bool(message["warm"]))
+            seconds, warm = float(message["reset_seconds"]), bool(message["warm"])
+            return TrialStarted(message["id"], seconds, warm, message.get("machine", ""))
         if kind == "step":
             self._write_metrics(message)
             return Stepped(message["id"], int(message["step"]), message["metrics"])

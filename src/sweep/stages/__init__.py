@@ -15,7 +15,7 @@ from sweep.core.progress import Progress, Record
 from sweep.core.stage import BracketRule, ConfirmRule, CustomRule, EtaRule, LadderRule, SearchRule, Stage
 from sweep.core.winner import Score
 from sweep.errors import ConfigError
-from sweep.stages import bracket, confirm, eta, ladder, objective, search
+from sweep.stages import bracket, confirm, eta, ladder, machines, objective, search
 
 
 def decide(stage: Stage, progress: Progress) -> Decision:
@@ -24,6 +24,11 @@ def decide(stage: Stage, progress: Progress) -> Decision:
     Raises:
         ConfigError: if a rule of the user's returns anything but a decision.
     """
+    decision = _by_rule(stage, progress)
+    return machines.told(stage, progress, decision) if isinstance(decision, Freeze) else decision
+
+
+def _by_rule(stage: Stage, progress: Progress) -> Decision:
     match stage.rule:
         case BracketRule():
             return bracket.decide(stage, stage.rule, progress)

@@ -37,7 +37,12 @@ def gpu() -> nvml_probe.Device:
         pytest.skip(f"no GPU: {reading.problem}")
     if importlib.util.find_spec("vllm") is None:
         pytest.skip("vllm is not installed")
-    return reading.devices[0]
+    return next(d for d in reading.devices if d.uuid == mine())
+
+
+def mine() -> str:
+    """UUID of the first GPU that `CUDA_VISIBLE_DEVICES` leaves these tests: others may be somebody else's."""
+    return next(iter(nvml_probe.leased_memory()))
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +56,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def used_gib() -> float:
-    return nvml_probe.read().devices[0].used_gib
+    return nvml_probe.leased_memory()[mine()].used_gib
 
 
 def is_given_back(before_gib: float) -> bool:

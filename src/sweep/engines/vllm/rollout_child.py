@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from sweep.core.curve import METRICS
+from sweep.engines.machine import describe
 from sweep.engines.mailbox import STARTED_VARIABLE, Mailbox, open_mailbox, trials
 from sweep.engines.vllm.training_prompts import TrainingPrompts, shared_out
 
@@ -53,7 +54,7 @@ def serve(rollout: Rollout, mailbox: Mailbox, startup_seconds: float) -> None:
 
 
 def _run(rollout: Rollout, mailbox: Mailbox, trial_id: str, rounds: int, *, warm: bool) -> None:
-    mailbox.put({"type": "started", "id": trial_id, "reset_seconds": 0.0, "warm": warm})
+    mailbox.put({"type": "started", "id": trial_id, "reset_seconds": 0.0, "warm": warm, "machine": describe()})
     number, stopped_by = 0, ""
     while number < rounds and not stopped_by:
         number += 1

@@ -15,6 +15,7 @@ from typing import Any
 
 from omegaconf import open_dict
 
+from sweep.engines.machine import describe
 from sweep.engines.mailbox import STARTED_VARIABLE, Mailbox, NoMailbox, trials
 from sweep.engines.verl.plugins.running_trial import RunningTrial
 
@@ -29,7 +30,7 @@ def run_once(trainer: Any, mailbox: Mailbox) -> None:
     """Trains the process's own configuration, reporting as a trial of the mailbox would."""
     mailbox.put(_ready(trainer))
     trial = RunningTrial(os.environ.get(TRIAL_VARIABLE) or str(trainer.config.trainer.experiment_name), mailbox)
-    mailbox.put({"type": "started", "id": trial.id, "reset_seconds": 0.0, "warm": False})
+    mailbox.put({"type": "started", "id": trial.id, "reset_seconds": 0.0, "warm": False, "machine": _machine(trainer)})
     try:
         trainer.train(trial)
     except Exception as error:
@@ -74,7 +75,7 @@ def run_trial(trainer: Any, reset: Any, mailbox: Mailbox, command: Mapping[str, 
                 f"[sweep] trial {trial.id}: reset in {seconds:.2f} s {reset.part_seconds}, off by {reset.gaps}",
                 flush=True,
             )
-            seen = {"reset_seconds": seconds, "warm": warm, "fixed_batch": reset.gaps}
+            seen = {"reset_seconds": seconds, "warm": warm, "machine": _machine(trainer), "fixed_batch": reset.gaps}
             mailbox.put({"type": "started", "id": trial.id, **seen})
             trainer.train(trial)
             _close_logger(trainer, failed=False)
@@ -102,6 +103,15 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
+
+
+def _machine(trainer: Any) -> str:
+    """Where the first training worker runs."""
+    return str(trainer.call_workers(_described)[0])
+
+
+def _described(worker: Any) -> str:
+    return describe()
 
 
 def _close_logger(trainer: Any, failed: bool) -> None:
