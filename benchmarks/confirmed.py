@@ -1,19 +1,20 @@
-"""What a campaign on GPUs gained, by its confirmation on fresh seeds: one JSON object, the table of the results.
+"""What a campaign on GPUs gained on fresh seeds: one JSON object, the table of the results.
 
-    python -m benchmarks.confirmed runs/NAME [summary.json]
+    python -m benchmarks.confirmed runs/NAME [--against runs/OTHER ...] [--out summary.json]
 
-Winner and base ran on the same new seeds. `reward_per_gpu_second_ratio` with `ratio_low` and `ratio_high` is the ratio
-of reward gained a second as the campaign froze it (both arms have the same GPUs); `throughput_gain` and
-`gen_time_change` are means over the seeds of the change of the median step, with 95 % intervals by Student's t;
-`base_cv` is the spread between seeds of the base's area a second, over all its runs of the campaign.
+The winner's trials are those of the campaign's stage `confirm`, which its base ran beside on the same seeds; a campaign
+given by --against (verl's defaults, published settings; `bench_seed_spread.py` runs one on several seeds) lends all its
+trials. Each comparison has the ratio of reward gained a second (every arm has the same GPUs) by the area above the
+common start and by the fitted gain, and the changes of throughput, generation and step time, with 95 % intervals;
+their spread is pooled over all arms. The first campaign of --against gives the figures at the top, without one the base.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import statistics
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,95 +24,100 @@ from scipy.stats import t as student
 from benchmarks.stored_trials import finished_trials
 from sweep.core.curve import Curve
 from sweep.core.overrides import NOTHING
-from sweep.core.progress import Record
 from sweep.errors import ConfigError
-from sweep.stats.gain import area_gain, common_start
-from sweep.stats.timing import step_time
+from sweep.stats.efficiency import efficiency, pooled_variance
 
 CONFIRM = "confirm"
+WARMUP_STEPS = 3
+SERIES: dict[str, Callable[[Curve], Sequence[float]]] = {
+    "throughput_gain": lambda c: c.tokens_per_s_per_gpu,
+    "gen_time_change": lambda c: c.gen_seconds,
+    "step_time_change": lambda c: c.step_seconds,
+}
+"""Figure to the series whose median over the steps it compares."""
 
 
 def main() -> None:
     """Print the summary, and write it where asked."""
-    found = summary(Path(sys.argv[1]), warmup=3)
-    text = json.dumps(found, indent=1)
-    if len(sys.argv) > 2:
-        Path(sys.argv[2]).write_text(text + "\n", encoding="utf-8")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("campaign", type=Path)
+    parser.add_argument("--against", type=Path, action="append", default=[])
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    text = json.dumps(summary(asked.campaign, asked.against), indent=1)
+    if asked.out is not None:
+        asked.out.write_text(text + "\n", encoding="utf-8")
     print(text)
 
 
-def summary(folder: Path, warmup: int) -> dict[str, Any]:
-    """The campaign's figures; `warmup` steps are left out of every time.
+def summary(folder: Path, against: Sequence[Path] = ()) -> dict[str, Any]:
+    """The campaign's figures.
 
     Raises:
-        ConfigError: if the campaign has no frozen confirmation.
+        ConfigError: if the confirmation has no finished trial of the winner, or an arm has none at all.
     """
-    frozen = folder / "frozen" / f"{CONFIRM}.yaml"
-    if not frozen.exists():
-        raise ConfigError(f"{folder} has no frozen confirmation; the same command again goes on with the campaign")
-    by_stage = _records(folder)
-    confirmed = by_stage[CONFIRM]
-    base = {r.trial.seed: r.outcome.curve for r in confirmed if r.settings == NOTHING}
-    own = {r.trial.seed: r.outcome.curve for r in confirmed if r.note == "winner"}
-    seeds = sorted(base.keys() & own.keys())
-    pairs = [(own[s], base[s]) for s in seeds]
-    start = common_start(c.score for c in [*base.values(), *own.values()])
-    everywhere = [r.outcome.curve for rs in by_stage.values() for r in rs if _is_base(r, confirmed)]
-    rates = [area_gain(c.score, start).value / step_time(c.step_seconds, warmup).value for c in everywhere]
-    trials = {r.trial.id for records in by_stage.values() for r in records}
+    found = list(finished_trials(folder))
+    confirmed = [(record, outcome.curve) for stage, record, outcome in found if stage == CONFIRM]
+    own = {record.trial.seed: curve for record, curve in confirmed if record.settings != NOTHING and record.note == "winner"}
+    if not own:
+        raise ConfigError(f"{folder} has no finished trial of its winner on a new seed; the same command goes on with it")
+    base = {record.trial.seed: curve for record, curve in confirmed if record.settings == NOTHING}
+    arms = {path.name: {r.trial.seed: o.curve for _, r, o in finished_trials(path)} for path in against} | {"base": base}
+    for name, curves in arms.items():
+        if not curves and name != "base":
+            raise ConfigError(f"{name} has no finished trial to compare with")
+    compared = {name: compare(own, curves, [own, *arms.values()]) for name, curves in arms.items() if curves}
+    first = next(iter(compared))
     return {
-        **_ratio(frozen),
-        **_change("throughput_gain", pairs, warmup, lambda c: c.tokens_per_s_per_gpu),
-        **_change("gen_time_change", pairs, warmup, lambda c: c.gen_seconds),
-        **_change("step_time_change", pairs, warmup, lambda c: c.step_seconds),
-        "base_cv": round(statistics.stdev(rates) / statistics.fmean(rates), 4) if len(rates) > 1 else None,
-        "base_runs": len(rates),
-        "seeds": seeds,
-        "trials": len(trials),
-        "steps": confirmed[0].trial.steps,
+        **compared[first],
+        "against": first,
+        "others": {name: figures for name, figures in compared.items() if name != first},
+        "winner_seeds": sorted(own),
+        "trials": len({record.trial.id for _, record, _ in found}),
+        "steps": confirmed[0][0].trial.steps,
     }
 
 
-def _records(folder: Path) -> dict[str, list[Any]]:
-    """Stage to its finished trials."""
-    found: dict[str, list[Any]] = {}
-    for stage, record, _ in finished_trials(folder):
-        found.setdefault(stage, []).append(record)
-    return found
+def compare(own: dict[int, Curve], other: dict[int, Curve], arms: Sequence[dict[int, Curve]]) -> dict[str, Any]:
+    """Winner over the other arm; paired by seed where both ran the same ones, else in the order of their seeds."""
+    shared = sorted(own.keys() & other.keys())
+    seeds = (shared, shared) if shared else (sorted(own), sorted(other))
+    ours, theirs = [own[s] for s in seeds[0]], [other[s] for s in seeds[1]]
+    every = [[curves[s] for s in sorted(curves)] for curves in arms]
+    figures: dict[str, Any] = {}
+    for gain, name in (("area", "reward_per_gpu_second_ratio"), ("fitted", "fitted_gain_per_gpu_second_ratio")):
+        spread = pooled_variance(every, warmup_steps=WARMUP_STEPS, gain=gain)
+        seen = efficiency(ours, theirs, warmup_steps=WARMUP_STEPS, gain=gain, pooled_variance=spread)
+        low, high = ("ratio_low", "ratio_high") if gain == "area" else (f"{name}_low", f"{name}_high")
+        figures |= {name: _rounded(seen.value), low: _rounded(seen.low), high: _rounded(seen.high)}
+    for name, series in SERIES.items():
+        figures |= change(name, [_median(series(c)) for c in ours], [_median(series(c)) for c in theirs])
+    return {**figures, "seeds": [list(s) for s in seeds], "paired_by_seed": bool(shared)}
 
 
-def _is_base(record: Record, confirmed: Sequence[Record]) -> bool:
-    """Whether the trial is the campaign's own base, not that of a later stage."""
-    base = next(r.trial.overrides for r in confirmed if r.settings == NOTHING)
-    return record.trial.overrides == base and record.trial.steps == confirmed[0].trial.steps
-
-
-def _ratio(frozen: Path) -> dict[str, float]:
-    import yaml
-
-    ratio = yaml.safe_load(frozen.read_text(encoding="utf-8"))["ratio"]
-    return {
-        "reward_per_gpu_second_ratio": ratio["value"],
-        "ratio_low": ratio["low"],
-        "ratio_high": ratio["high"],
-    }
-
-
-def _change(
-    name: str, pairs: Sequence[tuple[Curve, Curve]], warmup: int, series: Callable[[Curve], Sequence[float]]
-) -> dict[str, float | None]:
-    """Mean relative change of the series' median with its 95 % interval; no interval for a single seed."""
-    logs = [math.log(_median(series(own), warmup) / _median(series(base), warmup)) for own, base in pairs]
-    mean = statistics.fmean(logs)
-    if len(logs) < 2:
-        return {name: round(math.expm1(mean), 4), f"{name}_low": None, f"{name}_high": None}
-    half = float(student.ppf(0.975, len(logs) - 1)) * statistics.stdev(logs) / math.sqrt(len(logs))
+def change(name: str, ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float | None]:
+    """Relative change of the geometric means with its 95 % interval by Welch; none where an arm has one run."""
+    logs = [[math.log(v) for v in values] for values in (ours, theirs)]
+    mean = statistics.fmean(logs[0]) - statistics.fmean(logs[1])
+    if min(len(side) for side in logs) < 2:
+        return {name: _rounded(math.expm1(mean)), f"{name}_low": None, f"{name}_high": None}
+    errors = [statistics.variance(side) / len(side) for side in logs]
+    total = sum(errors)
+    if total == 0:
+        half = 0.0
+    else:
+        degrees = total**2 / sum(e**2 / (len(side) - 1) for e, side in zip(errors, logs, strict=True))
+        half = float(student.ppf(0.975, degrees)) * math.sqrt(total)
     parts = {name: mean, f"{name}_low": mean - half, f"{name}_high": mean + half}
-    return {part: round(math.expm1(value), 4) for part, value in parts.items()}
+    return {part: _rounded(math.expm1(value)) for part, value in parts.items()}
 
 
-def _median(values: Sequence[float], warmup: int) -> float:
-    return statistics.median(v for v in values[warmup:] if math.isfinite(v))
+def _rounded(value: float) -> float:
+    return round(value, 4)
+
+
+def _median(values: Sequence[float]) -> float:
+    return statistics.median(v for v in values[WARMUP_STEPS:] if math.isfinite(v))
 
 
 if __name__ == "__main__":
