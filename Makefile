@@ -4,7 +4,6 @@ CAMPAIGN ?= $(MODEL)
 SET := $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
 PYTHON ?= $(firstword $(foreach p,python3 python3.12 python3.11 python3.10,$(shell $(p) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 13))' 2>/dev/null && echo $(p))))
 BIN := .venv/bin
-ONE_AT_A_TIME := verl or cluster
 INSTALLED := .venv/.installed-$(SET)
 ALONE := $(wildcard requirements/$(SET)-alone.txt)
 
@@ -28,8 +27,7 @@ tune: install ## Tune MODEL (tiny by default); more settings in ARGS="budget.ste
 	$(BIN)/python -m sweep model=$(MODEL) $(ARGS)
 
 test: install ## Run every test, real verl trials on the CPU included
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not ($(ONE_AT_A_TIME))"
-	$(BIN)/python -m pytest -m "$(ONE_AT_A_TIME)"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: install ## Check format, lint, types and import contracts
 	$(BIN)/ruff format --check src tests scripts benchmarks

@@ -6,7 +6,7 @@ The winner's trials are those of the campaign's stage `confirm`, which its base 
 given by --against (verl's defaults, published settings; `bench_seed_spread.py` runs one on several seeds) lends all its
 trials. Each comparison has the ratio of reward gained a second (every arm has the same GPUs) by the area above the
 common start and by the fitted gain, and the changes of throughput, generation and step time, with 95 % intervals;
-their spread is pooled over all arms. The first campaign of --against gives the figures at the top, without one the base.
+their spread is pooled over all arms. The first of --against gives the figures at the top, the base where there is none.
 """
 
 from __future__ import annotations
@@ -58,11 +58,12 @@ def summary(folder: Path, against: Sequence[Path] = ()) -> dict[str, Any]:
     """
     found = list(finished_trials(folder))
     confirmed = [(record, outcome.curve) for stage, record, outcome in found if stage == CONFIRM]
-    own = {record.trial.seed: curve for record, curve in confirmed if record.settings != NOTHING and record.note == "winner"}
+    own = {record.trial.seed: curve for record, curve in confirmed if record.note == "winner"}
     if not own:
-        raise ConfigError(f"{folder} has no finished trial of its winner on a new seed; the same command goes on with it")
+        raise ConfigError(f"{folder} has no trial of its winner on a new seed yet; the same command goes on with it")
     base = {record.trial.seed: curve for record, curve in confirmed if record.settings == NOTHING}
-    arms = {path.name: {r.trial.seed: o.curve for _, r, o in finished_trials(path)} for path in against} | {"base": base}
+    arms = {path.name: {r.trial.seed: o.curve for _, r, o in finished_trials(path)} for path in against}
+    arms["base"] = base
     for name, curves in arms.items():
         if not curves and name != "base":
             raise ConfigError(f"{name} has no finished trial to compare with")

@@ -17,7 +17,7 @@ from sweep.config_messages import readable
 from sweep.config_schema import ALL_STAGES, CampaignConfig
 from sweep.core import verl_keys as keys
 from sweep.core.overrides import Overrides
-from sweep.core.plan import CONFIRM_OFFSET, CampaignPlan, ModelFacts, Timeouts
+from sweep.core.plan import CONFIRM_OFFSET, CampaignPlan, ModelFacts, Timeouts, storage_file
 from sweep.core.stage import ConfirmRule, Stage
 from sweep.core.within import Within, require
 from sweep.errors import ConfigError
@@ -117,9 +117,9 @@ def to_plan(config: CampaignConfig) -> CampaignPlan:
         ),
         gpu_hours=config.budget.gpu_hours,
         early_stop=config.budget.early_stop,
-        storage_url=config.storage or _storage_file(folder),
+        storage_url=config.storage or storage_file(folder),
         earlier=config.earlier,
-        earlier_url=config.storage or _storage_file(Path(config.runs) / (config.earlier or "")),
+        earlier_url=config.storage or storage_file(Path(config.runs) / (config.earlier or "")),
         tracking_uri=config.tracking or f"sqlite:///{folder.resolve() / 'mlflow.db'}",
         configuration=as_mapping(config),
     )
@@ -136,10 +136,6 @@ def _after_all(stages: list[Stage]) -> list[Stage]:
     """The stages with every confirmation after all stages that search."""
     searching = tuple(s.name for s in stages if not isinstance(s.rule, ConfirmRule))
     return [replace(s, follows=searching) if isinstance(s.rule, ConfirmRule) else s for s in stages]
-
-
-def _storage_file(folder: Path) -> str:
-    return f"sqlite:///{folder.resolve() / 'optuna.db'}"
 
 
 def as_mapping(config: CampaignConfig) -> dict[str, object]:

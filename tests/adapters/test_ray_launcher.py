@@ -14,8 +14,6 @@ from sweep.adapters.ray_launcher import ClusterSettings, RayLauncher
 from sweep.errors import EngineError
 from tests.ray_cluster import eventually, everything_is_free, free_gpus, local_launcher
 
-pytestmark = pytest.mark.cluster
-
 HOLDER = """
 import os, time, ray
 from ray.util.placement_group import placement_group

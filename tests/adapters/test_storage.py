@@ -12,7 +12,6 @@ import sqlalchemy as sa
 
 from sweep.adapters.redaction import redacted, scrubbed, without_secrets
 from sweep.adapters.storage import (
-    default_url,
     open_engine,
     open_storage,
     patiently,
@@ -20,11 +19,12 @@ from sweep.adapters.storage import (
     storage_warning,
     with_driver,
 )
+from sweep.core.plan import storage_file
 from sweep.errors import StoreError
 
 
 def test_a_new_file_is_made_with_its_folders_and_writes_ahead(tmp_path: Path) -> None:
-    url = default_url(tmp_path / "runs" / "a1")
+    url = storage_file(tmp_path / "runs" / "a1")
     storage = open_storage(url)
     assert storage.get_all_studies() == []
     with sqlite3.connect(tmp_path / "runs" / "a1" / "optuna.db") as connection:

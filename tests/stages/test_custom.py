@@ -30,3 +30,16 @@ def test_an_objective_that_returns_no_score_is_named():
     stage = replace(STAGE, objective=f"{__name__}:three")
     with pytest.raises(ConfigError, match=r"stage mine: objective .*:three must return a Score, got 3"):
         objective.score(stage, line(0.3, 1.0))
+
+
+def failing(*_):
+    return {}["reward"]
+
+
+def test_a_rule_or_objective_that_raises_is_named_with_its_error_and_line():
+    said = r'raised KeyError: .reward. \(test_custom.py, line \d+: return \{\}\["reward"\]\)'
+    stage = replace(STAGE, rule=CustomRule(f"{__name__}:failing"), objective=f"{__name__}:failing")
+    with pytest.raises(ConfigError, match=rf"stage mine: rule .*:failing {said}"):
+        decide(stage, Progress(NOTHING, (), (1,)))
+    with pytest.raises(ConfigError, match=rf"stage mine: objective .*:failing {said}"):
+        objective.score(stage, line(0.3, 1.0))

@@ -47,11 +47,6 @@ NETWORK_FILE_SYSTEMS = frozenset(
 """File systems on which SQLite's locks do not hold. Source: SQLite's FAQ 5; optuna issues 820 and 815."""
 
 
-def default_url(folder: Path) -> str:
-    """The URL of the SQLite file in a campaign's folder."""
-    return f"sqlite:///{(folder / 'optuna.db').absolute()}"
-
-
 def with_driver(url: str) -> str:
     """The URL with the PostgreSQL driver that is installed, where it names none; other URLs as they are.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from sweep.core.overrides import NOTHING, Overrides, content_hash
 from sweep.core.stage import ConfirmRule, Stage
@@ -12,6 +13,11 @@ from sweep.core.winner import Winner
 
 CONFIRM_OFFSET = 1000
 """Distance of a confirmation's seeds from the search's, so that more seeds for the search never meet them. Ours."""
+
+
+def storage_file(folder: Path) -> str:
+    """The URL of the SQLite storage in a campaign's folder."""
+    return f"sqlite:///{folder.resolve() / 'optuna.db'}"
 
 
 @dataclass(frozen=True, slots=True)

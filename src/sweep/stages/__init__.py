@@ -6,7 +6,6 @@ on the order in which it did, and a longer history never contradicts a shorter o
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Sequence
 
 from sweep.core.decision import Ask, Decision, Freeze, Halt, Launch, Wait
@@ -16,13 +15,14 @@ from sweep.core.stage import BracketRule, ConfirmRule, CustomRule, EtaRule, Ladd
 from sweep.core.winner import Score
 from sweep.errors import ConfigError
 from sweep.stages import bracket, confirm, eta, ladder, machines, objective, search
+from sweep.stages.user_code import call
 
 
 def decide(stage: Stage, progress: Progress) -> Decision:
     """What the stage needs next, by its own rule.
 
     Raises:
-        ConfigError: if a rule of the user's returns anything but a decision.
+        ConfigError: if a rule of the user's fails, or returns anything but a decision.
     """
     decision = _by_rule(stage, progress)
     return machines.told(stage, progress, decision) if isinstance(decision, Freeze) else decision
@@ -41,8 +41,7 @@ def _by_rule(stage: Stage, progress: Progress) -> Decision:
         case SearchRule():
             return search.decide(stage, stage.rule, progress)
         case CustomRule(import_path):
-            module, _, function = import_path.partition(":")
-            decision = getattr(importlib.import_module(module), function)(stage, progress)
+            decision = call(stage, "rule", import_path, stage, progress)
             if not isinstance(decision, Launch | Ask | Wait | Freeze | Halt):  # the loop would ask it for ever
                 raise ConfigError(
                     f"stage {stage.name}: rule {import_path} must return one of sweep.core.decision's decisions, "

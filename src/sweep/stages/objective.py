@@ -6,7 +6,6 @@ from the raw score, never from the reward after the KL penalty, which moves with
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -17,6 +16,7 @@ from sweep.core.outcome import Finished
 from sweep.core.stage import Constraint, Stage
 from sweep.core.winner import Score
 from sweep.errors import ConfigError
+from sweep.stages.user_code import call
 from sweep.stats.estimate import Estimate
 from sweep.stats.gain import area_gain, common_start, fitted_gain, steps_to_level
 from sweep.stats.timing import step_time
@@ -39,11 +39,14 @@ def score(stage: Stage, finished: Finished, start: float | None = None) -> Score
 
     Raises:
         LookupError: for an objective that is neither known nor importable.
-        ConfigError: if an objective of the user's returns anything but a score.
+        ConfigError: if an objective of the user's fails, or returns anything but a score.
     """
     if stage.objective == area_per_second.__name__:
         return area_per_second(stage, finished, start)
-    found = _objective(stage.objective)(stage, finished)
+    if ":" in stage.objective:
+        found = call(stage, "objective", stage.objective, stage, finished)
+    else:
+        found = _known(stage.objective)(stage, finished)
     if not isinstance(found, Score):
         raise ConfigError(f"stage {stage.name}: objective {stage.objective} must return a Score, got {found!r}")
     return found
@@ -155,14 +158,10 @@ def names() -> tuple[str, ...]:
     return tuple(_OBJECTIVES)
 
 
-def _objective(name: str) -> Callable[[Stage, Finished], Score]:
-    if name in _OBJECTIVES:
-        return _OBJECTIVES[name]
-    module, colon, function = name.partition(":")
-    if not colon:
+def _known(name: str) -> Callable[[Stage, Finished], Score]:
+    if name not in _OBJECTIVES:
         raise LookupError(f"objective must be one of {', '.join(names())} or module:function, got {name!r}")
-    found: Callable[[Stage, Finished], Score] = getattr(importlib.import_module(module), function)
-    return found
+    return _OBJECTIVES[name]
 
 
 def _violation(constraint: Constraint, curve: Curve) -> str:

@@ -12,14 +12,6 @@ from tests.engines.verl import small_world
 from tests.engines.verl.live_verl import LiveVerl
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest chooses by mark
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever uses the cluster of this folder is marked so."""
-    for item in items:
-        if "launcher" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.cluster)
-
-
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     return small_world.settings(tmp_path_factory.mktemp("world"))
