@@ -99,6 +99,12 @@ def test_the_articles_literal_rule_is_a_word_away():
     assert to_plan(compose(["stages.minibatch.rule=article"])).stages[0].rule.literal
 
 
+def test_a_ladder_is_called_what_its_file_calls_it():
+    ladders = [("token_budget", ["token_budget"]), ("lr_lambda", ["lr", "lam"])]
+    plan = to_plan(compose([f"stages.{stage}.rule=ladder" for stage, _ in ladders]))
+    assert [(stage, [x.name for x in plan.stage(stage).rule.ladders]) for stage, _ in ladders] == ladders
+
+
 def test_a_ladder_ends_at_the_memory_clamp():
     small = to_plan(compose(["model=qwen2.5-7b", "model.gpu_gib=10", "model.hidden_size=4096"]))
     tokens = [r.settings.get(keys.MAX_BATCHED_TOKENS) for r in small.stage("token_budget").rule.ladders[0].rungs]

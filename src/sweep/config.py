@@ -22,7 +22,8 @@ from sweep.core.stage import ConfirmRule, Stage
 from sweep.core.within import Within, require
 from sweep.errors import ConfigError
 from sweep.guard_settings import settings_of
-from sweep.stage_files import parse_settings, stage_from
+from sweep.settings_text import parse_settings
+from sweep.stage_files import stage_from
 from sweep.stage_group import offer, own_stages
 from sweep.tasks import assets
 from sweep.typed_overrides import check_overrides

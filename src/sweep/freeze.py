@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from sweep import reading
 from sweep.core.plan import CampaignPlan
 from sweep.core.winner import Winner
 from sweep.errors import ConfigError, SweepError
@@ -106,16 +107,12 @@ def _unfrozen(plan: CampaignPlan, name: str) -> str:
 
 
 def _winners(plan: CampaignPlan) -> dict[str, Winner]:
-    from sweep import wiring
-
     _refuse_without_storage(plan)
-    return wiring.winners(plan)
+    return reading.winners(plan)
 
 
 def _refuse_without_storage(plan: CampaignPlan) -> None:
-    from sweep import wiring
-
-    if wiring.missing_file(plan.storage_url):
+    if reading.missing_file(plan.storage_url):
         path = plan.storage_url.removeprefix("sqlite:///")
         raise ConfigError(f"campaign {plan.name} was never run: there is no {path}")
 

@@ -135,7 +135,7 @@ def _path_and_preset(given: dict[str, str]) -> tuple[str, dict[str, object]]:
     if "/" in name or Path(name).expanduser().is_dir() or not name:
         return given.get("model.path", name), {}
     from sweep.config import compose
-    from sweep.stage_files import parse_settings
+    from sweep.settings_text import parse_settings
     from sweep.tasks import assets, tiny_model
 
     model = compose([f"{key}={value}" for key, value in given.items()]).model

@@ -4,32 +4,29 @@ every adapter; it decides nothing beyond which of them the configuration asks fo
 
 from __future__ import annotations
 
-import os
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweep.campaign import Campaign, Screen, trial_folder
-from sweep.config import missing_upstream, sources
+from sweep.config import sources
 from sweep.config_schema import CampaignConfig
 from sweep.core import verl_keys as keys
 from sweep.core.failure import FailureClass
 from sweep.core.overrides import content_hash
 from sweep.core.plan import CampaignPlan
 from sweep.core.progress import Record
-from sweep.core.stage import SearchRule
 from sweep.core.trial import Trial
-from sweep.core.winner import Winner
 from sweep.errors import ConfigError, StoreError, SweepError
 from sweep.fleet import Fleet
 from sweep.new_folder import NewFolder
 from sweep.ports import CampaignInfo, Engine, Observer, Store
 from sweep.purse import Purse
+from sweep.reading import missing_file, read_only
+from sweep.refusals import refuse_bad_request, refuse_without_gpu, refuse_without_upstream, writable
 from sweep.tasks import assets
 
 if TYPE_CHECKING:
-    from sweep.adapters.optuna_store import OptunaStore
     from sweep.engines.verl.settings import EngineSettings
 
 
@@ -40,13 +37,13 @@ def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
         ConfigError: if the request cannot be carried out; nothing was started.
         SweepError: for everything else that a user can meet.
     """
-    _refuse_without_gpu(plan)
-    _refuse_bad_request(plan)
-    _refuse_without_upstream(plan)
+    refuse_without_gpu(plan)
+    refuse_bad_request(plan)
+    refuse_without_upstream(plan)
     folder = NewFolder(Path(plan.folder))
     store = folder.opened_with(lambda: _store(plan))
     try:
-        paths = assets.build(sources(config), _writable(Path(config.runs) / "assets"))
+        paths = assets.build(sources(config), writable(Path(config.runs) / "assets"))
         screen = _screen(plan, paths)
         _refuse_impossible_base(plan, screen)
         engine = start_engine(plan, paths)
@@ -64,7 +61,7 @@ def price(plan: CampaignPlan) -> str:
     """What the wanted stages can still cost, as text; makes and starts nothing."""
     from sweep.report.price import price_text, stage_prices, step_seconds
 
-    _refuse_bad_request(plan)
+    refuse_bad_request(plan)
     records: dict[str, tuple[Record, ...]] = {}
     frozen: list[str] = []
     if not missing_file(plan.storage_url):
@@ -132,7 +129,7 @@ def classify(log: str) -> tuple[FailureClass, str]:
 
 
 def _store(plan: CampaignPlan) -> Store:
-    _writable(Path(plan.folder))
+    writable(Path(plan.folder))
     from sweep.adapters.optuna_store import OptunaStore
 
     earlier = None
@@ -245,73 +242,3 @@ def _best_script(trial: Trial, plan: CampaignPlan, paths: dict[str, str]) -> str
         python=sys.executable,
         save_steps=plan.save_steps,
     )
-
-
-def _refuse_without_gpu(plan: CampaignPlan) -> None:
-    """Raises: ConfigError: if the model needs a GPU that neither this machine nor a cluster address can offer."""
-    if plan.engine != "verl" or not plan.model.needs_gpu or plan.cluster_address:
-        return
-    from sweep.adapters.nvml_probe import read
-
-    reading = read()
-    if len(reading.devices) < plan.model.gpus:
-        raise ConfigError(
-            f"model {plan.model.name} needs {plan.model.gpus} NVIDIA GPU(s), but this machine has "
-            f"{len(reading.devices)}; here model=tiny runs, or model={plan.model.name} engine=rehearsal to rehearse, "
-            f"or give a cluster with GPUs: cluster=ray cluster.address=HOST:PORT"
-        )
-
-
-def _refuse_bad_request(plan: CampaignPlan) -> None:
-    """Raises: ConfigError: if an earlier campaign or a sampler does not exist, or a range cannot be searched."""
-    from sweep.adapters.search_space import distributions, sampler
-
-    if plan.earlier is not None and missing_file(plan.earlier_url):
-        raise ConfigError(f"campaign {plan.earlier} was never run: there is no {plan.earlier_url}; leave earlier out")
-    for stage in (plan.stage(name) for name in plan.wanted):
-        if isinstance(stage.rule, SearchRule):
-            distributions(stage)
-            sampler(stage, stage.rule, plan.seeds[0])
-
-
-def _refuse_without_upstream(plan: CampaignPlan) -> None:
-    """Raises: ConfigError: if a wanted stage starts from a winner that does not exist. Makes no file."""
-    missing = missing_upstream(plan, {} if missing_file(plan.storage_url) else winners(plan))
-    if missing:
-        raise ConfigError(missing)
-
-
-def missing_file(url: str) -> bool:
-    """Whether the URL names a SQLite file that does not exist."""
-    return url.startswith("sqlite:///") and not os.path.exists(url.removeprefix("sqlite:///"))
-
-
-def read_only(plan: CampaignPlan) -> closing[OptunaStore]:
-    """The campaign's store for a `with` that only reads it; a driver may be at work meanwhile."""
-    from sweep.adapters.optuna_store import OptunaStore
-
-    return closing(OptunaStore.open(plan.storage_url, plan.name, driver=False))
-
-
-def winners(plan: CampaignPlan) -> dict[str, Winner]:
-    """The frozen winners by stage."""
-    with read_only(plan) as store:
-        return {winner.stage: winner for winner in store.winners()}
-
-
-def _writable(folder: Path) -> Path:
-    """The folder, made if need be.
-
-    Raises:
-        ConfigError: if nothing can be written there.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".writable-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write to {folder}: {error.strerror}; choose another folder with runs=FOLDER"
-        ) from error
-    return folder

@@ -1,10 +1,11 @@
-"""What a YAML file says as what it must be: `section`, `listing`, `number` and `built`, which fills a dataclass.
+"""What a YAML file says as what it must be: `section`, `listing`, `number`, `importable`, and `built` for a dataclass.
 
 Each takes `where`, the file and key for the message. A section that is left empty counts as one without entries.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import fields
@@ -125,3 +126,14 @@ def _has_default(declared: Any) -> bool:
     from dataclasses import MISSING
 
     return declared.default is not MISSING or declared.default_factory is not MISSING
+
+
+def importable(where: str, path: str) -> None:
+    """Raises: ConfigError: if the path names no function that can be imported here."""
+    module, _, function = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), function, None) if module and function else None
+    except Exception as error:  # the module is the user's: it may raise anything
+        raise ConfigError(f"{where}: cannot import {module} for {path!r}: {error}") from error
+    if not callable(found):
+        raise ConfigError(f"{where} must be module:function, and {path!r} names no function")

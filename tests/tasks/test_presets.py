@@ -12,7 +12,7 @@ from sweep.core.trial import Trial
 from sweep.engines.verl.compose import ROOT_CONFIG, compose, config_folder, require_known
 from sweep.engines.verl.settings import EngineSettings, complete, cpu_settings, gpu_settings
 from sweep.health.preflight.dead_keys import DEAD_KEYS, DEPRECATED_KEYS, MOVED_KEYS
-from sweep.stage_files import parse_settings
+from sweep.settings_text import parse_settings
 from sweep.tasks.tiny_tokenizer import tiny_tokenizer
 
 MODELS = sorted(path.stem for path in (ROOT / "conf" / "model").glob("*.yaml"))

@@ -1,0 +1,64 @@
+"""Refused before anything starts or is written: no GPU, no earlier campaign, no winner before, no place to write."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sweep.config import missing_upstream
+from sweep.core.plan import CampaignPlan
+from sweep.core.stage import SearchRule
+from sweep.errors import ConfigError
+from sweep.reading import missing_file, winners
+
+
+def refuse_without_gpu(plan: CampaignPlan) -> None:
+    """Raises: ConfigError: if the model needs a GPU that neither this machine nor a cluster address can offer."""
+    if plan.engine != "verl" or not plan.model.needs_gpu or plan.cluster_address:
+        return
+    from sweep.adapters.nvml_probe import read
+
+    reading = read()
+    if len(reading.devices) < plan.model.gpus:
+        raise ConfigError(
+            f"model {plan.model.name} needs {plan.model.gpus} NVIDIA GPU(s), but this machine has "
+            f"{len(reading.devices)}; here model=tiny runs, or model={plan.model.name} engine=rehearsal to rehearse, "
+            f"or give a cluster with GPUs: cluster=ray cluster.address=HOST:PORT"
+        )
+
+
+def refuse_bad_request(plan: CampaignPlan) -> None:
+    """Raises: ConfigError: if an earlier campaign or a sampler does not exist, or a range cannot be searched."""
+    from sweep.adapters.search_space import distributions, sampler
+
+    if plan.earlier is not None and missing_file(plan.earlier_url):
+        raise ConfigError(f"campaign {plan.earlier} was never run: there is no {plan.earlier_url}; leave earlier out")
+    for stage in (plan.stage(name) for name in plan.wanted):
+        if isinstance(stage.rule, SearchRule):
+            distributions(stage)
+            sampler(stage, stage.rule, plan.seeds[0])
+
+
+def refuse_without_upstream(plan: CampaignPlan) -> None:
+    """Raises: ConfigError: if a wanted stage starts from a winner that does not exist. Makes no file."""
+    missing = missing_upstream(plan, {} if missing_file(plan.storage_url) else winners(plan))
+    if missing:
+        raise ConfigError(missing)
+
+
+def writable(folder: Path) -> Path:
+    """The folder, made if need be.
+
+    Raises:
+        ConfigError: if nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".writable-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to {folder}: {error.strerror}; choose another folder with runs=FOLDER"
+        ) from error
+    return folder

@@ -1,0 +1,29 @@
+"""`parse_settings`: verl settings as a user writes them, to keys and values."""
+
+from __future__ import annotations
+
+from sweep.errors import ConfigError
+from sweep.yaml_values import listing
+
+
+def parse_settings(lines: object, where: str) -> list[tuple[str, object]]:
+    """verl settings written as Hydra overrides, as (key, value) pairs; a leading `+` stays on the key.
+
+    Raises:
+        ConfigError: for a line that is not `key=value`.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    parser = OverridesParser.create()
+    pairs: list[tuple[str, object]] = []
+    for line in listing(where, lines):
+        try:
+            parsed = parser.parse_override(line)
+        except HydraException as error:
+            raise ConfigError(f"{where}: cannot read {line!r} as key=value: {str(error).splitlines()[0]}") from error
+        if parsed.is_delete() or parsed.is_sweep_override() or parsed.package is not None:
+            raise ConfigError(f"{where}: a verl setting is a plain key=value (with + to add a key), got {line!r}")
+        plus = "+" if parsed.is_add() or parsed.is_force_add() else ""
+        pairs.append((plus + parsed.key_or_group, parsed.value()))
+    return pairs
