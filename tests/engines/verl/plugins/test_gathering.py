@@ -70,6 +70,23 @@ def test_without_a_flush_everything_is_written_a_moment_later(monkeypatch: pytes
     assert [write["keys"] for write in queue.writes] == [["1_0", "2_0"], ["1", "2"]]
 
 
+def test_what_is_put_while_others_are_written_follows_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "GATHER_SECONDS", 0.0)
+    queue = FakeQueue()
+
+    async def scenario() -> None:
+        own = gathered(queue)
+        await own.async_kv_put(key="1", partition_id="train", tag={})
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert queue.writes == [] and not own._states, "the first write is under way"
+        await own.async_kv_put(key="2", partition_id="train", tag={})
+        await asyncio.sleep(0.05)
+
+    asyncio.run(scenario())
+    assert [write["keys"] for write in queue.writes] == [["1"], ["2"]]
+
+
 def test_partitions_are_kept_apart() -> None:
     queue = FakeQueue()
 

@@ -65,12 +65,13 @@ class GatheringQueue:
             self._later = asyncio.create_task(self._wait_and_write())
 
     async def _wait_and_write(self) -> None:
-        await asyncio.sleep(GATHER_SECONDS)
-        async with self._writing:
-            try:
-                await self._write()
-            except Exception as error:
-                self._error = error  # nobody awaits this task: the next flush tells
+        while self._samples or self._states:
+            await asyncio.sleep(GATHER_SECONDS)
+            async with self._writing:
+                try:
+                    await self._write()
+                except Exception as error:
+                    self._error = error  # nobody awaits this task: the next flush tells
 
     async def _write(self) -> None:
         samples, self._samples = self._samples, defaultdict(list)
