@@ -30,8 +30,8 @@ BASE = {
 ENGINES = [cpu_engine(), gpu_engine(Machine())]
 
 
-def words_of(script: str, *further: str) -> tuple[dict[str, str], list[str]]:
-    """Environment variables and arguments that a real shell running the script gives to the interpreter."""
+def words_of(script: str, *further: str, began_at: int = 1_700_000_000) -> tuple[dict[str, str], list[str]]:
+    """Environment variables and arguments that a real shell running the script at this time gives to the interpreter."""
     with tempfile.TemporaryDirectory() as folder:
         interpreter, file = Path(folder, "interpreter"), Path(folder, "best.sh")
         interpreter.write_text(
@@ -39,7 +39,9 @@ def words_of(script: str, *further: str) -> tuple[dict[str, str], list[str]]:
         )
         interpreter.chmod(0o755)
         file.write_text(script)
-        clean = {"PATH": os.environ["PATH"], "PYTHON": str(interpreter)}
+        Path(folder, "date").write_text(f"#!/bin/sh\n[ $1 = +%s ] && echo {began_at}")
+        Path(folder, "date").chmod(0o755)
+        clean = {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHON": str(interpreter)}
         done = subprocess.run(["sh", str(file), *further], env=clean, capture_output=True, text=True, check=True)
     variables, arguments = json.loads(done.stdout)
     assert arguments[:2] == ["-m", "verl.trainer.main_ppo"]
@@ -90,6 +92,17 @@ def test_the_plug_ins_are_loaded_in_verls_process_and_in_its_workers(engine: Eng
     assert given and {name: variables[name] for name in given} == given
     assert variables["VERL_USE_EXTERNAL_MODULES"] == "sweep.engines.verl.plugins"
     assert config["trainer.v1.trainer_mode"] == "sweep" and config["sweep.reuse"] is False
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_each_start_logs_to_a_file_of_its_own_since_verl_empties_what_it_opens(engine: EngineSettings) -> None:
+    script = best_script(Trial(Overrides.of(BASE), 4, 500), engine, name="it's")
+    for began_at in (1_700_000_000, 1_700_000_001):
+        variables, arguments = words_of(script, began_at=began_at)
+        config = compose(arguments).config
+        of_workers = config_of_workers(config)["VERL_FILE_LOGGER_PATH"]
+        assert variables["VERL_FILE_LOGGER_PATH"] == of_workers == f"sweep/it's-{began_at}.jsonl"
+        assert config["actor_rollout_ref.model.path"] == BASE["actor_rollout_ref.model.path"]
 
 
 def test_further_settings_go_on_to_verl_and_win() -> None:

@@ -8,6 +8,10 @@ from pathlib import Path
 from sweep.core.overrides import Overrides
 from sweep.core.trial import Trial
 
+METRICS_FILE = "VERL_FILE_LOGGER_PATH"
+"""Variable with the file that verl's file logger empties and writes; its folder must be there. Source: verl
+utils/tracking.py."""
+
 
 def trial_command(trial: Trial, folder: Path, overrides: Overrides, extras: Sequence[str]) -> dict[str, object]:
     """The mailbox command that has a waiting verl run the trial."""
@@ -23,4 +27,4 @@ def trial_command(trial: Trial, folder: Path, overrides: Overrides, extras: Sequ
 
 def file_logger(folder: Path) -> dict[str, str]:
     """Where verl's own file logger writes, on the node that trains."""
-    return {"VERL_FILE_LOGGER_PATH": str(folder / "verl.jsonl")}
+    return {METRICS_FILE: str(folder / "verl.jsonl")}

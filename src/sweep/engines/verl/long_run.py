@@ -13,6 +13,7 @@ from sweep.core import verl_keys as keys
 from sweep.core.checkpoint_policy import SAVE_STEPS
 from sweep.core.overrides import Overrides
 from sweep.core.trial import Trial
+from sweep.engines.verl.commands import METRICS_FILE
 from sweep.engines.verl.environment import cpu_engine, gpu_engine, inspect, offline_variables
 from sweep.engines.verl.settings import (
     ENDLESS_EPOCHS,
@@ -26,8 +27,12 @@ from sweep.engines.verl.settings import (
 )
 from sweep.engines.verl.warm_table import CPU_ROLLOUT
 
-_HEAD = """#!/bin/sh
+_STARTED = "$SWEEP_BEGAN_AT"
+"""Stands for the Unix time of the script's start, which the shell fills in."""
+
+_HEAD = f"""#!/bin/sh
 # The long run with the winners of all stages: sh best.sh [further verl settings, say trainer.logger=[console,mlflow]]
+{_STARTED[1:]}=$(date +%s)
 """
 
 
@@ -43,16 +48,26 @@ def best_script(
     """A POSIX shell script of one command, an argument a line, environment variables first; its own arguments are
     passed on to verl. `python` is the interpreter that has verl; the variable PYTHON names another.
 
-    Runs the whole schedule from its first step, saves as it goes and resumes where it was if it is started again.
+    Runs the whole schedule from its first step, saves as it goes and resumes where it was if it is started again; each
+    start logs to a file of its own in `sweep/`, since verl empties the file that it opens.
     Without `settings` it is meant for this machine: for its GPUs if the trial names a rollout, else for its CPU.
     """
     settings = settings or _settings_here(trial)
     overrides = locate(_long_run(trial, settings, name, save_steps))
-    variables = {**offline_variables(str(overrides.get("actor_rollout_ref.model.path", ""))), **settings.variables}
-    words = [f"{key}={value}" for key, value in sorted(variables.items())]
+    variables = {
+        **offline_variables(str(overrides.get(keys.MODEL_PATH, ""))),
+        **settings.variables,
+        METRICS_FILE: f"sweep/{name}-{_STARTED}.jsonl",
+    }
+    words = [f"{key}={_word(value)}" for key, value in sorted(variables.items())]
     words += [f'"${{PYTHON:-{python}}}" -m verl.trainer.main_ppo']
-    lines = [*words, *(shlex.quote(a) for a in (*overrides.command_line(), *worker_variables(variables))), '"$@"']
+    lines = [*words, *(_word(a) for a in (*overrides.command_line(), *worker_variables(variables))), '"$@"']
     return _HEAD + " \\\n  ".join(lines) + "\n"
+
+
+def _word(text: str) -> str:
+    """The text as one word of the shell, with the time of the start filled in."""
+    return shlex.quote(text).replace(_STARTED, f"'\"{_STARTED}\"'")
 
 
 def _settings_here(trial: Trial) -> EngineSettings:

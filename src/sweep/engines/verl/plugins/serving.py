@@ -17,11 +17,10 @@ from omegaconf import open_dict
 
 from sweep.engines.machine import describe
 from sweep.engines.mailbox import STARTED_VARIABLE, Mailbox, NoMailbox, trials
+from sweep.engines.verl.commands import METRICS_FILE
+from sweep.engines.verl.plugins import device_memory
 from sweep.engines.verl.plugins.running_trial import RunningTrial
 
-TRIAL_VARIABLE = "SWEEP_TRIAL"
-"""Set by the host: the id of the one trial of a process that serves no others; else the experiment's name."""
-METRICS_FILE_VARIABLE = "VERL_FILE_LOGGER_PATH"
 HARMLESS = (ValueError, AssertionError)
 """What verl's checks raise, in the driver or in a worker: the processes go on as before."""
 
@@ -29,14 +28,30 @@ HARMLESS = (ValueError, AssertionError)
 def run_once(trainer: Any, mailbox: Mailbox) -> None:
     """Trains the process's own configuration, reporting as a trial of the mailbox would."""
     mailbox.put(_ready(trainer))
-    trial = RunningTrial(os.environ.get(TRIAL_VARIABLE) or str(trainer.config.trainer.experiment_name), mailbox)
-    mailbox.put({"type": "started", "id": trial.id, "reset_seconds": 0.0, "warm": False, "machine": _machine(trainer)})
+    trial = RunningTrial(str(trainer.config.trainer.experiment_name), mailbox)
+    _make_metrics_folder(os.environ)
     try:
+        _require_memory(trainer)
+        seen = {"reset_seconds": 0.0, "warm": False, "machine": _machine(trainer)}
+        mailbox.put({"type": "started", "id": trial.id, **seen})
         trainer.train(trial)
     except Exception as error:
         mailbox.put(_ended(trial, error, reusable=False))
         raise
     mailbox.put(_ended(trial, None, reusable=False))
+
+
+def _require_memory(trainer: Any) -> None:
+    """Nothing, if every device has the memory free that the settings ask for; it is measured while the rollout sleeps.
+
+    Raises:
+        MemoryShort: naming the ranks whose device has less; the rollout sleeps on.
+    """
+    if trainer.settings.min_free_gib is None:
+        return
+    trainer.checkpoint_manager.sleep_replicas()
+    device_memory.refuse_without(trainer, trainer.settings.min_free_gib)
+    trainer.checkpoint_manager.update_weights(trainer.global_steps)
 
 
 def serve(trainer: Any, mailbox: Mailbox) -> None:
@@ -94,8 +109,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
     """These environment variables inside, the old ones after; the folder of the metrics file exists."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update({name: str(value) for name, value in variables.items()})
-    if METRICS_FILE_VARIABLE in variables:
-        Path(variables[METRICS_FILE_VARIABLE]).parent.mkdir(parents=True, exist_ok=True)
+    _make_metrics_folder(variables)
     try:
         yield
     finally:
@@ -103,6 +117,12 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
+
+
+def _make_metrics_folder(variables: Mapping[str, str]) -> None:
+    """The folder of the file that verl logs to exists, which verl makes only for a file of its own choice."""
+    if METRICS_FILE in variables:
+        Path(variables[METRICS_FILE]).parent.mkdir(parents=True, exist_ok=True)
 
 
 def _machine(trainer: Any) -> str:
