@@ -119,6 +119,7 @@ CHECKPOINT_DIR = "trainer.default_local_dir"
 RESUME_MODE = "trainer.resume_mode"
 RESUME_FROM = "trainer.resume_from_path"
 USE_V1 = "trainer.use_v1"
+DEVICE = "trainer.device"
 LOGGER = "trainer.logger"
 
 REWARD_PATH = "reward.custom_reward_function.path"

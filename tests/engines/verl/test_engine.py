@@ -59,7 +59,7 @@ def test_a_cluster_on_which_verl_would_wait_for_ever_is_refused_with_what_was_fo
 
 def test_every_slot_counts_in_what_the_cluster_must_have() -> None:
     engine = VerlEngine(FakeLauncher(CPU=19, GPU=2), gpu_engine(Machine(), slots=2))
-    with pytest.raises(ConfigError, match="2 verl at once reserve 20 CPUs"):
+    with pytest.raises(ConfigError, match="2 verl at once need 20 CPUs"):
         engine.check(trial())
 
 

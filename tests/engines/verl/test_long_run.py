@@ -31,7 +31,7 @@ ENGINES = [cpu_engine(), gpu_engine(Machine())]
 
 
 def words_of(script: str, *further: str, began_at: int = 1_700_000_000) -> tuple[dict[str, str], list[str]]:
-    """Environment variables and arguments that a real shell running the script at this time gives to the interpreter."""
+    """Environment variables and arguments that a real shell running the script at this time gives."""
     with tempfile.TemporaryDirectory() as folder:
         interpreter, file = Path(folder, "interpreter"), Path(folder, "best.sh")
         interpreter.write_text(

@@ -19,9 +19,13 @@ from .sound import SOUND, codes, only
         ({keys.USE_V1: False}, 24),
         ({keys.QUEUE_UNITS: 1}, 26),
         ({keys.QUEUE_BACKEND: "MooncakeStore"}, 24),
+        ({keys.GPUS_PER_NODE: 1, keys.QUEUE_UNITS: 1}, 10),
+        ({keys.GPUS_PER_NODE: 1, keys.QUEUE_UNITS: 1, keys.DEVICE: "cpu"}, 5),
     ],
 )
-def test_a_trial_reserves_three_cpus_a_gpu_and_the_queues_own(changes: dict[str, object], need: int) -> None:
+def test_a_trial_reserves_three_cpus_a_gpu_and_the_queues_own_and_gpu_hosts_have_a_floor(
+    changes: dict[str, object], need: int
+) -> None:
     assert needed_cpus({**SOUND, **changes}) == need
 
 
@@ -41,10 +45,17 @@ def test_another_clusters_cpus_are_unknown() -> None:
 
 
 def test_fewer_storage_units_are_proposed_only_where_they_suffice() -> None:
-    eight = only("CPUS_SHORT", {keys.GPUS_PER_NODE: 1}, Facts(logical_cpus=8))
-    assert eight.nearest[0] == f"{keys.QUEUE_UNITS}=4"
-    three = only("CPUS_SHORT", {keys.GPUS_PER_NODE: 1}, Facts(logical_cpus=4))
-    assert three.nearest == (f"{keys.RAY_CPUS}=12",)
+    eleven = only("CPUS_SHORT", {keys.GPUS_PER_NODE: 1}, Facts(logical_cpus=11))
+    assert eleven.nearest == (f"{keys.QUEUE_UNITS}=7", f"{keys.RAY_CPUS}=12")
+    for too_few in (4, 9):
+        found = only("CPUS_SHORT", {keys.GPUS_PER_NODE: 1}, Facts(logical_cpus=too_few))
+        assert found.nearest == (f"{keys.RAY_CPUS}=12",)
+
+
+def test_the_floor_of_a_gpu_host_is_told_from_what_a_trial_reserves() -> None:
+    found = only("CPUS_SHORT", {keys.GPUS_PER_NODE: 1, keys.QUEUE_UNITS: 1}, Facts(logical_cpus=8))
+    assert "a trial reserves 5, but 10 are the floor of a GPU host" in found.what
+    assert found.nearest == (f"{keys.RAY_CPUS}=10",)
 
 
 def test_rays_folder_may_have_43_bytes() -> None:

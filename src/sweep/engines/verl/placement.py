@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from sweep.core import verl_keys as keys
 from sweep.core.trial import Trial
-from sweep.engines.verl.settings import CPUS_PER_GPU, EngineSettings, cpus_of, gpus_of, gpus_per_node
+from sweep.core.verl_cpus import CPUS_PER_GPU, GPU_HOST_FLOOR
+from sweep.engines.verl.settings import EngineSettings, cpus_of, gpus_of, gpus_per_node, reserved_cpus_of
 
 Nodes = Sequence[Mapping[str, float]]
 """What each living node of the cluster has in all, named as Ray names it."""
@@ -22,12 +23,16 @@ ENOUGH = 1024
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one verl reserves: on each of `nodes` nodes so many GPUs with their CPUs, and CPUs anywhere beside them."""
+    """What one verl must find: on each of `nodes` nodes so many GPUs with their CPUs, and CPUs anywhere beside them.
+
+    `idle_cpus` of the other CPUs are reserved by nobody: the floor of a GPU host asks for them.
+    """
 
     nodes: int
     gpus_a_node: int
     cpus_a_node: int
     other_cpus: int
+    idle_cpus: int = 0
 
     @classmethod
     def of(cls, trial: Trial, settings: EngineSettings) -> Shape:
@@ -35,7 +40,9 @@ class Shape:
         gpus = gpus_per_node(trial)
         nodes = gpus_of(trial) // gpus
         bundles = nodes * gpus * CPUS_PER_GPU
-        return cls(nodes, gpus, gpus * CPUS_PER_GPU, cpus_of(trial, settings) - bundles)
+        needed = cpus_of(trial, settings)
+        idle = needed - reserved_cpus_of(trial, settings)
+        return cls(nodes, gpus, gpus * CPUS_PER_GPU, needed - bundles, idle)
 
 
 def most_at_once(nodes: Nodes, shape: Shape) -> int:
@@ -69,16 +76,25 @@ def shortage(nodes: Nodes, shape: Shape, wanted: int) -> str:
     """Why fewer than `wanted` fit, what was found and what would do."""
     gpus, cpus = shape.nodes * shape.gpus_a_node, shape.nodes * shape.cpus_a_node + shape.other_cpus
     has = {kind: sum(node.get(kind, 0.0) for node in nodes) for kind in ("GPU", "CPU")}
-    asked = f"{wanted} verl at once reserve"
-    for kind, each, hint in (
-        ("GPU", gpus, f"lower {keys.GPUS_PER_NODE} or cluster.slots"),
-        ("CPU", cpus, "lower cluster.slots, or let Ray count more with --num-cpus"),
+    asked = f"{wanted} verl at once need"
+    waits = "verl would wait for the rest without a word"
+    floor = (
+        f"although verl reserves only {cpus - shape.idle_cpus} of {cpus}, on a GPU host {GPU_HOST_FLOOR} are the "
+        "floor, below which its start is unproven"
+    )
+    only_floor = has["CPU"] >= (cpus - shape.idle_cpus) * wanted
+    for kind, each, why, hint in (
+        ("GPU", gpus, waits, f"lower {keys.GPUS_PER_NODE} or cluster.slots"),
+        (
+            "CPU",
+            cpus,
+            floor if only_floor else waits,
+            f"lower cluster.slots, or let Ray count more: ray start --head --num-cpus={cpus * wanted}, and cluster=ray",
+        ),
     ):
         if has[kind] < each * wanted:
-            return (
-                f"{asked} {each * wanted} {kind}s ({each} each), but the Ray cluster has {has[kind]:g}, and verl would "
-                f"wait for the rest without a word; {hint}"
-            )
+            short = f"{each * wanted} {kind}s ({each} each), but the Ray cluster has {has[kind]:g}"
+            return f"{asked} {short}, and {why}; {hint}"
     found = ", ".join(f"{node.get('GPU', 0):g}/{node.get('CPU', 0):g}" for node in nodes)
     return (
         f"{asked} {shape.gpus_a_node} GPUs and {shape.cpus_a_node} CPUs together on each of {shape.nodes * wanted} "

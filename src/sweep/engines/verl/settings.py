@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sweep.core import verl_cpus
 from sweep.core import verl_keys as keys
 from sweep.core.device_memory import MIN_FREE_GIB
 from sweep.core.overrides import NOTHING, Overrides
@@ -50,7 +51,7 @@ def cpu_settings() -> Overrides:
     """One process trains and a transformers server generates, both on the CPU; nothing is compiled."""
     return Overrides.of(
         {
-            "trainer.device": "cpu",
+            keys.DEVICE: "cpu",
             "actor_rollout_ref.rollout.name": CPU_ROLLOUT,
             keys.TENSOR_PARALLEL: 1,
             "actor_rollout_ref.rollout.agent.num_workers": 1,
@@ -116,19 +117,10 @@ _SCALED_DOT_PRODUCT: dict[str, object] = {
 }
 """Packing sequences without padding needs flash-attn's own functions on a GPU (verl utils/attention_utils.py)."""
 
-QUEUE_UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
-_ONE_QUEUE: dict[str, object] = {QUEUE_UNITS: 1}
-DEFAULT_QUEUE_UNITS = 8
-"""verl's default of `QUEUE_UNITS`; each takes a CPU, plus one for the controller."""
+_ONE_QUEUE: dict[str, object] = {keys.QUEUE_UNITS: 1}
 
 FEW_GPUS = 2
 """Up to here one queue process is plenty: a batch is some hundred sequences. Ours."""
-
-CPUS_PER_GPU = 3
-"""CPUs that verl reserves beside each GPU. Source: verl 0.9.1 single_controller/ray/base.py, `max_colocate_count`."""
-
-LEAST_CPUS = 10
-"""Fewer CPUs on a GPU host were seen to hang verl's start without a word (8 on an H200)."""
 
 
 def gpus_of(trial: Trial) -> int:
@@ -137,10 +129,18 @@ def gpus_of(trial: Trial) -> int:
 
 
 def cpus_of(trial: Trial, settings: EngineSettings) -> int:
-    """CPUs that Ray must have free for the trial's verl to start at all."""
-    units = trial.overrides.get(QUEUE_UNITS, settings.platform_settings.get(QUEUE_UNITS, DEFAULT_QUEUE_UNITS))
-    needed = CPUS_PER_GPU * gpus_of(trial) + int(units if isinstance(units, int) else DEFAULT_QUEUE_UNITS) + 1
-    return needed if settings.on_cpu else max(needed, LEAST_CPUS)
+    """CPUs that Ray must have for the trial's verl: what it reserves, on a GPU host at least the floor."""
+    return verl_cpus.needed(gpus_of(trial), _queue_cpus(trial, settings), on_cpu=settings.on_cpu)
+
+
+def reserved_cpus_of(trial: Trial, settings: EngineSettings) -> int:
+    """CPUs that the trial's verl reserves, without which it cannot start at all."""
+    return verl_cpus.reserved(gpus_of(trial), _queue_cpus(trial, settings))
+
+
+def _queue_cpus(trial: Trial, settings: EngineSettings) -> int:
+    together = settings.platform_settings.merged(trial.overrides)
+    return verl_cpus.of_queue(together.get(keys.QUEUE_UNITS), together.get(keys.QUEUE_BACKEND))
 
 
 def gpus_per_node(trial: Trial) -> int:

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sweep.core import verl_cpus
 from sweep.core import verl_keys as keys
 from sweep.health.preflight.facts import Facts
 from sweep.health.preflight.finding import PreflightFinding, error, warn
 from sweep.health.preflight.memory import GIB, GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
 from sweep.health.preflight.settings import Config, flag, needs_critic, text, uses_v1, whole
-
-CPUS_PER_GPU = 3
-"""Logical CPUs that verl reserves beside each GPU. Source: verl single_controller/ray/base.py."""
-
-QUEUE_CONTROLLER_CPUS = 1
-"""Source: TransferQueue controller.py; each storage unit takes one more."""
-
-QUEUE_UNITS_DEFAULT = 8
-"""Source: verl trainer/config/transfer_queue/transfer_queue.yaml."""
 
 AGENT_WORKERS_DEFAULT = 8
 REWARD_WORKERS_DEFAULT = 8
@@ -44,22 +36,17 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
 
 
 def needed_cpus(config: Config) -> int | None:
-    """Logical CPUs that one trial reserves on its node; with fewer it hangs without a word.
-
-    Three for each GPU, and for the V1 trainer's TransferQueue one for the controller and one for each storage unit.
-    """
+    """Logical CPUs that one trial must find on its node: what it reserves, on GPUs at least the floor."""
     gpus = whole(config, keys.GPUS_PER_NODE)
     if gpus is None or gpus < 1:
         return None
-    return gpus * CPUS_PER_GPU + _queue_cpus(config)
+    return verl_cpus.needed(gpus, _queue_cpus(config), on_cpu=text(config, keys.DEVICE) == "cpu")
 
 
 def _queue_cpus(config: Config) -> int:
-    backend = text(config, keys.QUEUE_BACKEND)
-    if not uses_v1(config) or backend not in (None, "SimpleStorage"):
+    if not uses_v1(config):
         return 0
-    units = whole(config, keys.QUEUE_UNITS)
-    return QUEUE_CONTROLLER_CPUS + (QUEUE_UNITS_DEFAULT if units is None else units)
+    return verl_cpus.of_queue(whole(config, keys.QUEUE_UNITS), text(config, keys.QUEUE_BACKEND))
 
 
 def _cpus(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
@@ -67,18 +54,29 @@ def _cpus(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
     have = granted if granted is not None else facts.logical_cpus
     if need is None or have is None or have >= need or text(config, keys.RAY_ADDRESS) not in (None, "local"):
         return
-    gpus = whole(config, keys.GPUS_PER_NODE) or 0
-    spare = have - gpus * CPUS_PER_GPU - QUEUE_CONTROLLER_CPUS
-    fewer_units = (f"{keys.QUEUE_UNITS}={spare}",) if spare >= 1 and _queue_cpus(config) else ()
+    reserved = verl_cpus.reserved(whole(config, keys.GPUS_PER_NODE) or 0, _queue_cpus(config))
+    if reserved > have:
+        what = f"a trial reserves {reserved} logical CPUs, Ray has {have}"
+        why = "Ray waits for the missing ones for ever: TransferQueue or the placement group hangs without a word"
+    else:
+        what = f"Ray has {have} logical CPUs: a trial reserves {reserved}, but {need} are the floor of a GPU host"
+        why = "below the floor verl's start is unproven, and where it fails it hangs without a word"
     yield error(
         "CPUS_SHORT",
-        f"a trial reserves {need} logical CPUs, Ray has {have}",
-        "Ray waits for the missing ones for ever: TransferQueue or the placement group hangs without a word",
-        nearest=(*fewer_units, f"{keys.RAY_CPUS}={need}"),
+        what,
+        why,
+        nearest=(*_fewer_units(config, have), f"{keys.RAY_CPUS}={need}"),
         keys=(keys.RAY_CPUS, keys.QUEUE_UNITS, keys.GPUS_PER_NODE),
         source="METHOD section 9; verl single_controller/ray/base.py; TransferQueue controller.py",
         computed={"need": need, "have": have},
     )
+
+
+def _fewer_units(config: Config, have: int) -> tuple[str, ...]:
+    """As many storage units of the queue as these CPUs allow, where that is what is short."""
+    spare = have - verl_cpus.reserved(whole(config, keys.GPUS_PER_NODE) or 0, verl_cpus.QUEUE_CONTROLLER_CPUS)
+    fits = _queue_cpus(config) > 0 and spare >= 1 and (needed_cpus({**config, keys.QUEUE_UNITS: spare}) or 0) <= have
+    return (f"{keys.QUEUE_UNITS}={spare}",) if fits else ()
 
 
 def _ray_folder(folder: str | None) -> Iterator[PreflightFinding]:
