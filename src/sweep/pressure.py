@@ -150,9 +150,10 @@ def _sampling(options: argparse.Namespace, gpus: int) -> Iterator[tuple[tuple[st
     Raises:
         ConfigError: there are fewer GPUs than wanted.
     """
-    from sweep.adapters.gpu_reading import NvmlReader, visible
+    from sweep.adapters.gpu_reading import NvmlReader
     from sweep.adapters.gpu_sampler import GpuSampler
     from sweep.adapters.host_memory import read_host_memory
+    from sweep.core.visible_gpus import visible
 
     reader = NvmlReader(pcie=False)
     found = read_host_memory() if options.cpu else visible(reader(), os.environ.get("CUDA_VISIBLE_DEVICES"))[:gpus]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweep.adapters.gpu_reading import GpuReading, NvmlReader, runtime_of, visible
+from sweep.adapters.gpu_reading import GpuReading, NvmlReader, runtime_of
 from tests.adapters.fake_nvml import GIB, FakeNvml, fake_gpu
 
 
@@ -110,12 +110,3 @@ def _parent(pid: int) -> int:
             return int(file.read().rpartition(")")[2].split()[1])
     except OSError:
         return -1
-
-
-def test_visible_devices_are_taken_by_index_or_uuid_in_their_order() -> None:
-    gpus = [GpuReading(0.0, i, uuid=f"GPU-{name}") for i, name in enumerate(("aaaa", "bbbb", "cccc"))]
-    assert visible(gpus, None) == tuple(gpus)
-    assert visible(gpus, "2,0") == (gpus[2], gpus[0])
-    assert visible(gpus, "GPU-bb") == (gpus[1],)
-    assert visible(gpus, "1,7,0") == (gpus[1],)
-    assert visible(gpus, "") == () == visible(gpus, "-1")

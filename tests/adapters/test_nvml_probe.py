@@ -97,13 +97,6 @@ def test_a_gpu_that_cannot_be_read_is_named_and_the_others_are_read(monkeypatch:
     assert found.problem == "gpu 0: GPU is lost"
 
 
-def test_a_device_is_found_by_index_and_by_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, FakeNvml("a", "b"))
-    found = read()
-    assert found.find("1") == found.find("GPU-b") == found.devices[1]
-    assert found.find("2") is None
-
-
 @pytest.mark.parametrize(
     ("visible", "uuids"),
     [("1", ["GPU-b"]), ("GPU-a,1", ["GPU-a", "GPU-b"]), ("", []), (None, ["GPU-a", "GPU-b"]), ("7", [])],

@@ -6,7 +6,7 @@ A value that a device does not report is None; nothing here raises for lack of o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,20 +173,6 @@ class NvmlReader:
             return function(*arguments)
         except self._nvml.NVMLError:
             return None
-
-
-def visible(readings: Sequence[GpuReading], names: str | None) -> tuple[GpuReading, ...]:
-    """Those that `CUDA_VISIBLE_DEVICES` leaves a process, in its order; all if it is not set. It takes indices and
-    the beginnings of UUIDs, and what follows an entry that is neither is not seen."""
-    if names is None:
-        return tuple(readings)
-    found: list[GpuReading] = []
-    for name in [part.strip() for part in names.split(",") if part.strip()]:
-        match = next((r for r in readings if name == str(r.index) or (len(name) > 4 and r.uuid.startswith(name))), None)
-        if match is None:
-            break
-        found.append(match)
-    return tuple(found)
 
 
 def runtime_of(pid: int) -> str | None:

@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from sweep.core.visible_gpus import visible
 from sweep.ports import DeviceMemory
 
 GIB = float(2**30)
@@ -33,10 +34,6 @@ class Reading:
     devices: tuple[Device, ...] = ()
     problem: str = ""
 
-    def find(self, name: str) -> Device | None:
-        """The device of this index or UUID, as `CUDA_VISIBLE_DEVICES` and Ray spell them."""
-        return next((d for d in self.devices if name in (str(d.index), d.uuid)), None)
-
 
 def read() -> Reading:
     """What is there now; never raises."""
@@ -59,12 +56,8 @@ def leased_memory() -> dict[str, DeviceMemory]:
 
     Run it as a Ray task with GPUs: Ray sets the variable to what it leased to the task.
     """
-    reading = read()
-    names = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if names is None:
-        return {d.uuid: DeviceMemory(d.used_gib, d.free_gib) for d in reading.devices}
-    found = [reading.find(name.strip()) for name in names.split(",") if name.strip()]
-    return {d.uuid: DeviceMemory(d.used_gib, d.free_gib) for d in found if d is not None}
+    found = visible(read().devices, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return {d.uuid: DeviceMemory(d.used_gib, d.free_gib) for d in found}
 
 
 def _read_all(nvml: Any) -> Reading:

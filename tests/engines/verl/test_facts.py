@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ import pytest
 from sweep.core import verl_keys as keys
 from sweep.engines.verl.compose import compose
 from sweep.engines.verl.data_facts import read_data, reward_problem
-from sweep.engines.verl.facts import Machine, gather
+from sweep.engines.verl.facts import Machine, gather, this_machine
 from sweep.engines.verl.model_facts import read_model
 from sweep.health.preflight import ModelFacts
+from tests.adapters.fake_nvml import FakeNvml, fake_gpu
 
 QWEN_05B = {
     "hidden_size": 896,
@@ -155,6 +157,32 @@ def test_everything_is_gathered_for_a_configuration(tmp_path: Path) -> None:
     assert facts.free_disk_gib is not None and facts.free_disk_gib > 0
     assert [unknown.key for unknown in facts.unknown_keys] == ["algorithm.kl_ctrl.kl_coeff"]
     assert facts.verl_version == "0.9.1"
+
+
+def machine_of(monkeypatch: pytest.MonkeyPatch, *gpus: dict[str, object], shown: str | None = None) -> Machine:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(*gpus))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if shown is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+    return this_machine()
+
+
+@pytest.mark.parametrize(
+    ("shown", "count", "gib"),
+    [(None, 2, 24.0), ("0", 1, 80.0), ("1,0", 2, 24.0), ("GPU-big", 1, 80.0), ("-1", 0, None), ("", 0, None)],
+)
+def test_only_the_gpus_that_this_process_sees_count(
+    monkeypatch: pytest.MonkeyPatch, shown: str | None, count: int, gib: float | None
+) -> None:
+    gpus = fake_gpu(80.0, UUID="GPU-big"), fake_gpu(24.0, UUID="GPU-small")
+    found = machine_of(monkeypatch, *gpus, shown=shown)
+    assert (found.gpu_count, found.gpu_gib) == (count, gib)
+
+
+def test_a_gpu_that_does_not_report_its_memory_is_one_of_unknown_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = machine_of(monkeypatch, {"UUID": "GPU-0"})
+    assert (found.gpu_count, found.gpu_gib) == (1, None) and found.logical_cpus
+    assert machine_of(monkeypatch) == Machine()
 
 
 def test_data_that_nobody_named_is_not_looked_for() -> None:

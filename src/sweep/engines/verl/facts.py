@@ -10,10 +10,14 @@ import importlib.metadata
 import importlib.util
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sweep.core import verl_keys as keys
+from sweep.core.visible_gpus import visible
+from sweep.engines.verl.checkpoint_files import step_folder, tracked_step
 from sweep.engines.verl.compose import Composed
 from sweep.engines.verl.data_facts import read_data, reward_problem
 from sweep.engines.verl.model_facts import read_model
@@ -33,9 +37,6 @@ LOGGER_MODULES = {
 }
 """Logger name to the module it needs. Source: verl utils/tracking.py."""
 
-TRACKER_FILE = "latest_checkpointed_iteration.txt"
-"""Source: verl trainer/ppo/v1/trainer_base.py."""
-
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -48,23 +49,52 @@ class Machine:
 
 
 def this_machine() -> Machine:
-    """This machine if it has NVIDIA GPUs; an unknown one if not."""
+    """This machine if it has NVIDIA GPUs; an unknown one if not. Those that are hidden from this process count for
+    nothing."""
+    gpus = _gpus()
+    if not gpus:
+        return Machine()
+    chosen = visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    sizes = [gpu.gib for gpu in chosen if gpu.gib is not None]
+    return Machine(len(chosen), min(sizes, default=None), _logical_cpus(), _host_memory_gib())
+
+
+@dataclass(frozen=True, slots=True)
+class _Gpu:
+    """A GPU of this machine; None is a size that it does not report."""
+
+    index: int
+    uuid: str
+    gib: float | None
+
+
+def _gpus() -> list[_Gpu]:
     try:
         import pynvml
 
         pynvml.nvmlInit()
     except Exception:  # no library, no driver, no permission: all mean that GPUs are unknown here
-        return Machine()
+        return []
+
+    def ask(function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except pynvml.NVMLError:
+            return None
+
+    found = []
     try:
-        count = pynvml.nvmlDeviceGetCount()
-        sizes = [pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(i)).total for i in range(count)]
+        for index in range(ask(pynvml.nvmlDeviceGetCount) or 0):
+            gpu = ask(pynvml.nvmlDeviceGetHandleByIndex, index)
+            if gpu is not None:
+                memory = ask(pynvml.nvmlDeviceGetMemoryInfo, gpu)
+                uuid = ask(pynvml.nvmlDeviceGetUUID, gpu) or ""
+                found.append(
+                    _Gpu(index, uuid if isinstance(uuid, str) else uuid.decode(), memory and memory.total / GIB)
+                )
     finally:
         pynvml.nvmlShutdown()
-    if not count:
-        return Machine()
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    chosen = len([name for name in visible.split(",") if name.strip()]) if visible is not None else count
-    return Machine(min(count, chosen), min(sizes) / GIB, _logical_cpus(), _host_memory_gib())
+    return found
 
 
 def gather(
@@ -73,7 +103,6 @@ def gather(
     machine: Machine | None = None,
     trial_steps: int | None = None,
     swept: frozenset[str] = frozenset(),
-    load_reward: bool = True,
 ) -> Facts:
     """The facts around a configuration; a machine that is not given is asked for."""
     config, place = composed.config, machine if machine is not None else this_machine()
@@ -100,7 +129,7 @@ def gather(
         data_sources=data.sources,
         missing_files={keys.TRAIN_FILES: "; ".join(data.unreadable)} if data.unreadable else {},
         missing_modules=_missing_loggers(config),
-        reward_error=reward_problem(text(config, keys.REWARD_PATH), reward_name) if load_reward else None,
+        reward_error=reward_problem(text(config, keys.REWARD_PATH), reward_name),
         trial_steps=trial_steps,
         existing_checkpoint=_existing_checkpoint(folder),
         verl_version=_version("verl"),
@@ -140,11 +169,8 @@ def _installed(module: str) -> bool:
 
 
 def _existing_checkpoint(folder: Path) -> str | None:
-    try:
-        step = (folder / TRACKER_FILE).read_text(encoding="utf-8").strip()
-    except (OSError, ValueError):
-        return None
-    return f"global_step_{step}" if step.isdigit() and int(step) > 0 else None
+    step = tracked_step(folder)
+    return step_folder(folder, step).name if step > 0 else None
 
 
 def _version(package: str) -> str | None:
