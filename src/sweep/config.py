@@ -7,6 +7,7 @@ what would work.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -162,8 +163,11 @@ def _base(config: CampaignConfig) -> Overrides:
 
 
 def sources(config: CampaignConfig) -> assets.Sources:
-    """Where the campaign's model, data and reward come from."""
-    return assets.Sources(config.model.path, config.task.train_files, config.task.val_files, config.task.reward)
+    """Where the campaign's model, data and reward come from, `~` as the user's folder: verl leaves it as it is, and
+    transformers takes a path with one for a name on the hub."""
+    task = config.task
+    given = (config.model.path, task.train_files, task.val_files, task.reward)
+    return assets.Sources(*map(os.path.expanduser, given))
 
 
 def _check_name(name: str, key: str = "campaign") -> None:

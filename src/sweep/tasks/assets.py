@@ -58,7 +58,7 @@ def build(sources: Sources, folder: Path) -> dict[str, str]:
         files = arithmetic.make(folder, columns=tiny_model.COLUMNS if sources.model == GENERATED else None)
         made[MARK + "train"], made[MARK + "val"] = str(files.train.resolve()), str(files.val.resolve())
     for key, given in (("task.train_files", sources.train_files), ("task.val_files", sources.val_files)):
-        if given != GENERATED and not Path(given).expanduser().exists():
+        if given != GENERATED and not Path(given).exists():
             raise ConfigError(f"{key} names {given}, which is not there; scripts/ has what prepares a data set")
     return made
 
