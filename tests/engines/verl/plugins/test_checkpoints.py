@@ -10,7 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from sweep.engines.verl.checkpoint_files import MARK, TRACKER, found, newest_complete
-from sweep.engines.verl.plugins import checkpoints
+from sweep.engines.verl.plugins import checkpoints, id_state, kl_state
 from sweep.engines.verl.plugins.checkpoints import BEST, Checkpoints
 
 PARTS = ("actor/model.pt", "critic/model.pt", "data.pt")
@@ -107,8 +107,9 @@ def test_an_automatic_resume_passes_over_what_is_damaged(tmp_path: Path) -> None
         save(policy, tmp_path, step, 0.5)
     (tmp_path / "global_step_20/data.pt").unlink()
     asked = config(tmp_path, "auto")
-    with checkpoints.only_complete_ones(asked):
+    with checkpoints.only_complete_ones(asked) as loaded:
         assert asked.trainer.resume_mode == "resume_path"
+        assert loaded == tmp_path / "global_step_10"
         assert asked.trainer.resume_from_path == str(tmp_path / "global_step_10")
     assert (asked.trainer.resume_mode, asked.trainer.resume_from_path) == ("auto", None)
 
@@ -117,8 +118,8 @@ def test_with_nothing_complete_a_run_begins_anew(tmp_path: Path) -> None:
     Checkpoints(tmp_path, 3, 0.005).begins(10)
     (tmp_path / TRACKER).write_text("garbage")
     asked = config(tmp_path, "auto")
-    with checkpoints.only_complete_ones(asked):
-        assert asked.trainer.resume_mode == "disable"
+    with checkpoints.only_complete_ones(asked) as loaded:
+        assert asked.trainer.resume_mode == "disable" and loaded is None
 
 
 def test_a_damaged_checkpoint_that_was_asked_for_is_refused_with_the_newest_that_works(tmp_path: Path) -> None:
@@ -133,6 +134,44 @@ def test_a_damaged_checkpoint_that_was_asked_for_is_refused_with_the_newest_that
         pass
     with checkpoints.only_complete_ones(config(tmp_path, "resume_path", tmp_path / "global_step_10")):
         pass
+
+
+class MovingController:
+    """A KL controller in the reward that moves."""
+
+    value = 0.0
+
+    def state_dict(self) -> dict[str, float]:
+        return {"value": self.value}
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        self.value = state["value"]
+
+
+def a_trainer(folder: Path, step: int, coefficient: float, ids: int, resumed_from: Path | None = None):  # type: ignore[no-untyped-def]
+    controller = MovingController()
+    controller.value = coefficient
+    return SimpleNamespace(
+        config=config(folder, "auto"),
+        global_steps=step,
+        resumed_from=resumed_from,
+        kl_ctrl_in_reward=controller,
+        kl_loss_band=SimpleNamespace(controller=None),
+        ids=SimpleNamespace(given=ids),
+    )
+
+
+def test_controller_and_ids_are_those_of_the_checkpoint_that_was_loaded_wherever_it_lies(tmp_path: Path) -> None:
+    for folder, coefficient, ids in ((tmp_path / "other", 0.25, 64), (tmp_path / "own", 0.5, 32)):
+        saved = a_trainer(folder, 10, coefficient, ids)
+        id_state.save(saved)
+        kl_state.save(saved)
+    resumed = a_trainer(tmp_path / "own", 10, 1.0, 0, tmp_path / "other" / "global_step_10")
+    kl_state.load(resumed)
+    assert (resumed.kl_ctrl_in_reward.value, id_state.load(resumed)) == (0.25, 64)
+    fresh = a_trainer(tmp_path / "own", 10, 1.0, 0)
+    kl_state.load(fresh)
+    assert (fresh.kl_ctrl_in_reward.value, id_state.load(fresh)) == (1.0, 0)
 
 
 def test_verls_own_deletion_is_off_during_a_save_and_its_number_is_ours(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def trainer(*overrides: str) -> Any:
     with initialize_config_module("verl.trainer.config", version_base=None):
         config = compose("ppo_trainer", overrides=[*base, *overrides])
     OmegaConf.resolve(config.actor_rollout_ref.actor)
-    return SimpleNamespace(config=config, actor_rollout_wg=FakeWorkers(), global_steps=0)
+    return SimpleNamespace(config=config, actor_rollout_wg=FakeWorkers(), resumed_from=None)
 
 
 def band(owner: Any) -> Any:

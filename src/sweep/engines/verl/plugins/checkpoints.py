@@ -105,8 +105,8 @@ def verls_own_deletion_off(config: Any) -> Iterator[None]:
 
 
 @contextmanager
-def only_complete_ones(config: Any) -> Iterator[None]:
-    """verl finds a complete checkpoint inside, or none.
+def only_complete_ones(config: Any) -> Iterator[Path | None]:
+    """verl finds a complete checkpoint inside, or none; gives the one that it resumes from.
 
     Raises:
         ValueError: if the configuration names one that is not complete.
@@ -116,7 +116,7 @@ def only_complete_ones(config: Any) -> Iterator[None]:
     with open_dict(config):
         trainer.update(_resumption(trainer))
     try:
-        yield
+        yield Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else None
     finally:
         with open_dict(config):
             trainer.update(before)

@@ -17,16 +17,12 @@ FILE = "sweep_sample_ids.json"
 
 def save(trainer: Any) -> None:
     """In the folder of this step's checkpoint, before verl calls it whole, lies how many ids were given."""
-    file = _file(trainer)
+    file = step_folder(Path(trainer.config.trainer.default_local_dir), trainer.global_steps) / FILE
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"given": trainer.ids.given}))
 
 
 def load(trainer: Any) -> int:
     """How many ids the run had given that this one resumes from; 0 if it resumes from none."""
-    file = _file(trainer)
-    return int(json.loads(file.read_text())["given"]) if trainer.global_steps and file.exists() else 0
-
-
-def _file(trainer: Any) -> Path:
-    return step_folder(Path(trainer.config.trainer.default_local_dir), trainer.global_steps) / FILE
+    file = trainer.resumed_from and trainer.resumed_from / FILE
+    return int(json.loads(file.read_text())["given"]) if file and file.exists() else 0

@@ -20,7 +20,8 @@ def save(trainer: Any) -> None:
     """Beside verl's checkpoint of this step lies the state of each controller that moves."""
     found = {IN_REWARD: getattr(trainer, "kl_ctrl_in_reward", None), IN_LOSS: trainer.kl_loss_band.controller}
     states = {name: _state(controller) for name, controller in found.items()}
-    _file(trainer).write_text(json.dumps({name: state for name, state in states.items() if state is not None}))
+    file = step_folder(Path(trainer.config.trainer.default_local_dir), trainer.global_steps) / FILE
+    file.write_text(json.dumps({name: state for name, state in states.items() if state is not None}))
 
 
 def load(trainer: Any) -> None:
@@ -36,9 +37,10 @@ def load(trainer: Any) -> None:
 
 def stored(trainer: Any, name: str) -> Mapping[str, float] | None:
     """The state of a controller in the checkpoint that the run resumed from; None if there is none."""
-    if not trainer.global_steps or not _file(trainer).exists():
+    file = trainer.resumed_from and trainer.resumed_from / FILE
+    if not file or not file.exists():
         return None
-    state: Mapping[str, float] | None = json.loads(_file(trainer).read_text()).get(name)
+    state: Mapping[str, float] | None = json.loads(file.read_text()).get(name)
     return state
 
 
@@ -52,7 +54,3 @@ def _state(controller: Any) -> Mapping[str, float] | None:
 def _moves(controller: Any) -> bool:
     """Whether this is verl's adaptive controller. Source: verl trainer/ppo/core_algos.py."""
     return hasattr(controller, "horizon")
-
-
-def _file(trainer: Any) -> Path:
-    return step_folder(Path(trainer.config.trainer.default_local_dir), trainer.global_steps) / FILE

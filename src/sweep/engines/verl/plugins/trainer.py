@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -61,6 +62,7 @@ class SweepTrainer(PPOTrainerSync):  # type: ignore[misc]
             config.actor_rollout_ref.rollout.agent.agent_loop_manager_class = _AGENT_LOOPS
         self.read_plugin_settings()
         self.ids = RunningIds()
+        self.resumed_from: Path | None = None
         trainer_base.uuid = self.ids
         self.trial = RunningTrial("", NoMailbox())
         self.meter = step_metrics.StepMeter(self)
@@ -130,6 +132,7 @@ class SweepTrainer(PPOTrainerSync):  # type: ignore[misc]
             model_config=config.actor_rollout_ref.model
         )
         self.global_steps = self.local_trigger_step = self._restored_tq_prompt_count = 0
+        self.resumed_from = None
         self._pending_sync_metrics: dict[str, float] = {}
         self._dump_executor.shutdown(wait=True)
         self._init_dump_executor()
@@ -196,6 +199,6 @@ class SweepTrainer(PPOTrainerSync):  # type: ignore[misc]
         self.checkpoints.saved(self.global_steps)
 
     def _load_checkpoint(self) -> None:
-        with checkpoints.only_complete_ones(self.config):
+        with checkpoints.only_complete_ones(self.config) as self.resumed_from:
             super()._load_checkpoint()
         kl_state.load(self)
