@@ -13,3 +13,8 @@ FLOOR = 0.1
 def max_norm(start: float, step: int, decay: float = DECAY_PER_STEP, floor: float = FLOOR) -> float:
     """The threshold at a training step, counted from 0: `start` times the larger of decay^step and the floor."""
     return start * max(floor, decay**step)
+
+
+def steps_before_updates(critic_warmup: int) -> int:
+    """Training steps before the actor's first update, which verl makes at the step of that number."""
+    return max(0, critic_warmup - 1)

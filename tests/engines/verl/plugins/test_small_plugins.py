@@ -12,6 +12,7 @@ from sweep.engines.mailbox import plain_numbers
 from sweep.engines.verl.plugins.ordering import RunningIds, in_data_order, sort_key
 from sweep.engines.verl.plugins.plugin_settings import PluginSettings
 from sweep.engines.verl.plugins.preemptions import total
+from sweep.engines.verl.plugins.workers import ACTOR, CRITIC, TrialStart
 from sweep.health.limits import Limits
 
 
@@ -21,6 +22,19 @@ def test_the_clipping_threshold_decays_as_the_article_says_and_stops_at_the_floo
     assert max_norm(1.0, 2301) == 0.999**2301 > 0.1
     assert max_norm(1.0, 2302) == 0.1
     assert max_norm(1.0, 5000, floor=0.0) == pytest.approx(0.0067, abs=1e-4)
+
+
+@pytest.mark.parametrize(("critic_warmup", "first_update"), [(0, 1), (1, 1), (20, 20)])
+def test_each_engine_clips_by_the_trainers_step_although_the_actors_schedule_waits_for_the_critic(
+    critic_warmup: int, first_update: int
+) -> None:
+    start = TrialStart(1, None, (0.999, 0.1), True, critic_warmup)
+    actor, critic = start.clipping(ACTOR), start.clipping(CRITIC)
+    assert actor and critic
+    for step in (first_update, first_update + 1, 500):
+        metric = max_norm(2.0, step - 1)
+        assert actor.norm(2.0, step - first_update) == critic.norm(2.0, step - 1) == metric
+    assert TrialStart(1, None, None, True, critic_warmup).clipping(ACTOR) is None
 
 
 def test_ids_count_up_sort_as_text_and_start_anew() -> None:

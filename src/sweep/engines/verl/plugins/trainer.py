@@ -116,7 +116,8 @@ class SweepTrainer(PPOTrainerSync):  # type: ignore[misc]
         self.kl_loss_band.start()
         seed_process(self.seed)
         fresh = self.global_steps == 0
-        start = TrialStart(self.seed, self.settings.value_head_seed, self.settings.clip, fresh)
+        warmup = int(self.config.trainer.critic_warmup)
+        start = TrialStart(self.seed, self.settings.value_head_seed, self.settings.clip, fresh, warmup)
         self.call_workers(start_trial, start)
         self.agent_loop_manager.start_trial(self.seed, {})
         vllm_reseed_call.reseed(self)

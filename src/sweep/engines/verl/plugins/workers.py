@@ -8,13 +8,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from sweep.core.clip_schedule import max_norm, steps_before_updates
 from sweep.engines.verl.plugins.process_seeds import seed_process
 from sweep.engines.verl.plugins.value_head import redraw
 
 CLIP_SETTING = "sweep_clip"
-"""Attribute of a training engine: (decay, floor), or None to clip as verl does."""
+"""Attribute of a training engine: its `Clipping`, or None to clip as verl does."""
 
 ACTOR, CRITIC, REFERENCE = "actor", "critic", "reference"
+
+
+@dataclass(frozen=True, slots=True)
+class Clipping:
+    """The falling threshold of one engine; `late` are training steps before its first update."""
+
+    decay: float
+    floor: float
+    late: int = 0
+
+    def norm(self, start: float, updated_steps: int) -> float:
+        """The threshold after so many training steps that updated the engine."""
+        return max_norm(start, self.late + updated_steps, self.decay, self.floor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +40,12 @@ class TrialStart:
     clip: tuple[float, float] | None
     fresh_weights: bool
     """Whether the weights are the start weights, not those of a checkpoint that the run resumes from."""
+    critic_warmup: int = 0
+
+    def clipping(self, role: str) -> Clipping | None:
+        """The role's falling threshold, None if there is none."""
+        late = steps_before_updates(self.critic_warmup) if role == ACTOR else 0
+        return None if self.clip is None else Clipping(*self.clip, late)
 
 
 def roles(worker: Any) -> dict[str, Any]:
@@ -47,6 +67,6 @@ def start_trial(worker: Any, start: TrialStart) -> None:
     for role, training_worker in roles(worker).items():
         if role == REFERENCE:
             continue
-        setattr(training_worker.engine, CLIP_SETTING, start.clip)
+        setattr(training_worker.engine, CLIP_SETTING, start.clipping(role))
         if role == CRITIC and start.fresh_weights and start.value_head_seed is not None:
             redraw(training_worker.engine, start.value_head_seed)
