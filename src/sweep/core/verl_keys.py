@@ -61,6 +61,7 @@ LOG_PROB_MICRO_BATCH = "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_
 ROLLOUT_LOG_PROB_MICRO_GLOBAL = "actor_rollout_ref.rollout.log_prob_micro_batch_size"
 ROLLOUT_LOG_PROB_DYNAMIC = "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz"
 ROLLOUT_LOG_PROB_MAX_TOKENS = "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu"
+WORKER_EXTENSION = "actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls"
 AGENT_WORKERS = "actor_rollout_ref.rollout.agent.num_workers"
 
 REF_MICRO_BATCH = "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu"

@@ -5,8 +5,7 @@ import pytest
 
 from sweep.core import verl_keys as keys
 from sweep.core.overrides import NOTHING, Overrides
-from sweep.engines.rehearsal.surfaces import RANGES, SURFACES, best_settings, surface_of
-from sweep.errors import ConfigError
+from sweep.engines.rehearsal.surfaces import RANGES, SURFACES, best_settings
 
 STEPS = 500
 PLAIN = SURFACES["separable"]
@@ -77,12 +76,6 @@ def test_the_band_controller_pulls_the_coefficient_of_a_drifting_policy_up() -> 
 def test_a_smaller_mini_batch_has_a_larger_gradient_norm_as_the_noise_scale_says() -> None:
     small, large = (PLAIN.truth(Overrides.of({keys.MINI_BATCH: m})).gradient_norm for m in (110, 220))
     assert (small / large) ** 2 == pytest.approx(3 / 2)
-
-
-def test_an_unknown_surface_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="separable"):
-        surface_of("nowhere")
-    assert surface_of("flat") is SURFACES["flat"]
 
 
 def test_settings_of_no_knob_change_nothing() -> None:

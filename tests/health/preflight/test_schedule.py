@@ -6,7 +6,6 @@ import pytest
 
 from sweep.core import verl_keys as keys
 from sweep.health.preflight import Facts, Severity
-from sweep.health.preflight.schedule import SCHEDULE_KEY
 
 from .sound import codes, only
 
@@ -55,7 +54,7 @@ def test_a_cosine_that_ends_with_the_trial_is_remarked_on() -> None:
     facts = Facts(trial_steps=500)
     assert only("COSINE_COMPRESSED", short, facts).severity is Severity.INFO
     assert "COSINE_COMPRESSED" not in codes({**short, keys.TOTAL_STEPS: 10_000}, facts)
-    assert "COSINE_COMPRESSED" not in codes({**short, SCHEDULE_KEY: 10_000}, facts)
+    assert "COSINE_COMPRESSED" not in codes({**short, keys.SCHEDULE_STEPS: 10_000}, facts)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import numpy as np
 from sweep.core import verl_keys as keys
 from sweep.core.overrides import Overrides
 from sweep.engines.rehearsal.surface import Response, Surface
-from sweep.errors import ConfigError
 
 _PLAIN = Surface("separable")
 _FLAT = Response(1.0, 2.0, 0.0)
@@ -38,17 +37,6 @@ RANGES: dict[str, tuple[float, float]] = {
     keys.LAM: (0.95, 0.99),
 }
 """Where a tuner may look. Source: S0 section 1.3; mini-batch a quarter to four times verl's default."""
-
-
-def surface_of(name: str) -> Surface:
-    """The surface of that name.
-
-    Raises:
-        ConfigError: if there is none.
-    """
-    if name not in SURFACES:
-        raise ConfigError(f"a rehearsal needs one of the surfaces {', '.join(SURFACES)}, got {name!r}")
-    return SURFACES[name]
 
 
 @lru_cache(maxsize=32)

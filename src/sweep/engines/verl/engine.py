@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from sweep.core import verl_keys as keys
 from sweep.core.overrides import Overrides
 from sweep.core.trial import Measure, Trial
 from sweep.engines.gpu_memory import GpuMemory, MemoryProbe, least_free_gib
@@ -31,8 +32,6 @@ from sweep.engines.verl.settings import (
 )
 from sweep.errors import ConfigError, EngineError
 from sweep.ports import Checkpoint
-
-MODEL_PATH = "actor_rollout_ref.model.path"
 
 
 class VerlEngine:
@@ -174,7 +173,7 @@ class VerlEngine:
         except ConfigError:
             return False
         changed = [k for k in first.keys() | second.keys() if first.get(k, ...) != second.get(k, ...)]
-        return not needs_new_runtime(changed, str(first.get("actor_rollout_ref.rollout.name")))
+        return not needs_new_runtime(changed, str(first.get(keys.ROLLOUT_NAME)))
 
     def configuration(self, trial: Trial) -> Mapping[str, object]:
         """verl's whole configuration of the trial by dotted key, its files under one made-up folder for all trials.
@@ -215,7 +214,7 @@ class VerlEngine:
         return self._locate(complete(trial, str(folder), self._settings, reuse))
 
     def _variables(self, overrides: Overrides) -> dict[str, str]:
-        return {**offline_variables(str(overrides.get(MODEL_PATH, ""))), **self._settings.variables}
+        return {**offline_variables(str(overrides.get(keys.MODEL_PATH, ""))), **self._settings.variables}
 
 
 def _serves(host: Host) -> str:

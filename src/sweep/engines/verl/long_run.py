@@ -71,7 +71,7 @@ def _word(text: str) -> str:
 
 
 def _settings_here(trial: Trial) -> EngineSettings:
-    if trial.overrides.get("actor_rollout_ref.rollout.name") in (None, CPU_ROLLOUT):
+    if trial.overrides.get(keys.ROLLOUT_NAME) in (None, CPU_ROLLOUT):
         return cpu_engine()
     return gpu_engine(inspect(), gpus_per_node=gpus_per_node(trial))
 

@@ -52,7 +52,7 @@ def cpu_settings() -> Overrides:
     return Overrides.of(
         {
             keys.DEVICE: "cpu",
-            "actor_rollout_ref.rollout.name": CPU_ROLLOUT,
+            keys.ROLLOUT_NAME: CPU_ROLLOUT,
             keys.TENSOR_PARALLEL: 1,
             "actor_rollout_ref.rollout.agent.num_workers": 1,
             "reward.num_workers": 0,  # rewards are computed inside the agent loops
@@ -76,13 +76,13 @@ def cpu_vllm_settings() -> Overrides:
     """
     return cpu_settings().merged(
         {
-            "actor_rollout_ref.rollout.name": "vllm",
+            keys.ROLLOUT_NAME: "vllm",
             "actor_rollout_ref.rollout.dtype": "float32",
             "actor_rollout_ref.rollout.enforce_eager": True,
             "actor_rollout_ref.rollout.disable_log_stats": False,
             "actor_rollout_ref.rollout.free_cache_engine": False,
             "+actor_rollout_ref.rollout.enable_sleep_mode": False,
-            "+actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls": CPU_RESEEDING_WORKER,
+            f"+{keys.WORKER_EXTENSION}": CPU_RESEEDING_WORKER,
             "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes": BUCKET_MIB,
         }
     )
@@ -99,9 +99,9 @@ def gpu_settings(flash_attention: bool, gpus_per_node: int = 1) -> Overrides:
     """
     return Overrides.of(
         {
-            "actor_rollout_ref.rollout.name": "vllm",
+            keys.ROLLOUT_NAME: "vllm",
             "actor_rollout_ref.rollout.disable_log_stats": False,  # preemptions are counted there
-            "+actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls": RESEEDING_WORKER,
+            f"+{keys.WORKER_EXTENSION}": RESEEDING_WORKER,
             f"+{keys.MIN_FREE_GIB}": MIN_FREE_GIB,
             **({} if flash_attention else _SCALED_DOT_PRODUCT),
             **(_ONE_QUEUE if gpus_per_node <= FEW_GPUS else {}),

@@ -64,10 +64,6 @@ class OwnProcess:
             file.seek(max(start, size - LOG_BYTES))
             return file.read().decode(errors="replace")
 
-    def log_size(self) -> int:
-        """Bytes of console so far."""
-        return self.log_path.stat().st_size
-
     def end(self) -> list[int]:
         """Ask, then kill; the ids of processes that are still there, normally none. Safe to call again."""
         self._signal(signal.SIGTERM)

@@ -94,10 +94,6 @@ class VllmServer:
             "it did not become ready",
         )
 
-    def alive(self) -> bool:
-        """Whether the server's process runs."""
-        return self._process.exit_code() is None
-
     def failure(self, what: str) -> ServerFailed:
         """The error for a server that did so, with the cause from its console."""
         failure_class, cause = self._classify(evidence(self._process.log_text()))

@@ -38,11 +38,6 @@ class Workload:
         """Responses in all."""
         return self.prompts * self.samples
 
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest sequence, prompt included."""
-        return self.prompt_tokens + max(self.response_lengths(0))
-
     def prompt_ids(self, seed: int, vocabulary: int | None = None) -> list[list[int]]:
         """Token ids, shape (sequences, prompt_tokens); another seed shares no prefix, the same seed repeats."""
         draw = random.Random(seed)

@@ -13,9 +13,6 @@ from sweep.health.preflight.settings import Config, number, text, whole
 SAFE_LR = (5e-7, 5e-6)
 """Source: S0 section 1.3."""
 
-SCHEDULE_KEY = "sweep.schedule_steps"
-"""Length of the whole run's schedule, of which a trial trains the first steps; our plug-in sets it."""
-
 
 def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
     """Findings on steps, epochs and the learning rate."""
@@ -101,14 +98,14 @@ def _critic_first(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
 
 def _cosine(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
     total, trial = whole(config, keys.TOTAL_STEPS), facts.trial_steps
-    if text(config, keys.ACTOR_SCHEDULER) != "cosine" or trial is None or SCHEDULE_KEY in config:
+    if text(config, keys.ACTOR_SCHEDULER) != "cosine" or trial is None or keys.SCHEDULE_STEPS in config:
         return
     if total is not None and total <= trial:
         yield info(
             "COSINE_COMPRESSED",
             f"the cosine schedule falls to its end within {total} steps",
             "a trial should run the first steps of the whole run's schedule",
-            nearest=(f"+{SCHEDULE_KEY}=10000",),
+            nearest=(f"+{keys.SCHEDULE_STEPS}=10000",),
             keys=(keys.ACTOR_SCHEDULER, keys.TOTAL_STEPS),
             source="S0 section 2.4; METHOD section 5",
         )

@@ -41,9 +41,9 @@ from sweep.engines.verl.plugins.running_trial import RunningTrial
 from sweep.engines.verl.plugins.trial_config import flattened
 from sweep.engines.verl.plugins.trial_reset import TrialReset
 from sweep.engines.verl.plugins.workers import TrialStart, start_trial
+from sweep.engines.verl.settings import TRAINER_MODE
 from sweep.engines.verl.warm_table import CPU_ROLLOUT
 
-TRAINER_MODE = "sweep"
 _AGENT_LOOPS = "sweep.engines.verl.plugins.agent_loop.SweepAgentLoopManager"
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from sweep.core import verl_keys as keys
 from sweep.engines.verl.warm_table import PLACES, needs_new_runtime, place
 
-ROLLOUT_NAME = "actor_rollout_ref.rollout.name"
 _ABSENT = object()
 
 
@@ -62,14 +62,14 @@ def check(wanted: Mapping[str, Any], start: Mapping[str, Any]) -> None:
     Raises:
         TrialRefused: naming the keys that need a new runtime.
     """
-    fixed = needs_new_runtime(changed_keys(wanted, start), str(start[ROLLOUT_NAME]))
+    fixed = needs_new_runtime(changed_keys(wanted, start), str(start[keys.ROLLOUT_NAME]))
     if fixed:
         raise TrialRefused(f"a running verl cannot change {', '.join(fixed)}; the trial needs a new runtime")
 
 
 def write(config: DictConfig, wanted: Mapping[str, Any]) -> None:
     """Every setting that can be changed warm has the wanted value, or is gone if the trial does not have it."""
-    rollout = str(wanted[ROLLOUT_NAME])
+    rollout = str(wanted[keys.ROLLOUT_NAME])
     now = flattened(config)
     with open_dict(config):
         for key in PLACES:

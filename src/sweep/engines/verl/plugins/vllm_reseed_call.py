@@ -6,15 +6,16 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-KEY = "actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls"
-EXTENSIONS = (
-    "sweep.engines.verl.plugins.vllm_reseed.ReseedingWorkerExtension",
-    "sweep.engines.verl.plugins.vllm_reseed_cpu.CpuReseedingWorkerExtension",
-)
+from sweep.core import verl_keys as keys
+from sweep.engines.verl.settings import CPU_RESEEDING_WORKER, RESEEDING_WORKER
+
 RPC_SECONDS = 60.0
 
 
 def reseed(trainer: Any) -> None:
     """Every vLLM worker samples from the trial's seed on; nothing happens without the extension."""
-    if OmegaConf.select(trainer.config, KEY, default=None) in EXTENSIONS:
+    if OmegaConf.select(trainer.config, keys.WORKER_EXTENSION, default=None) in (
+        RESEEDING_WORKER,
+        CPU_RESEEDING_WORKER,
+    ):
         trainer.call_servers("collective_rpc", "warm_reseed", RPC_SECONDS, (trainer.seed,))
