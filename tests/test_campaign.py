@@ -387,3 +387,57 @@ def test_a_sampler_that_only_repeats_itself_is_asked_no_more_and_the_stage_ends(
     (winner,) = bench.run()
     assert len(bench.trained()) == 3
     assert winner.stage == "kl"
+
+
+def test_trials_of_another_length_or_base_are_no_evidence_and_nothing_of_theirs_is_lost(tmp_path):
+    flat = Script(metrics=lambda step: flat_metrics(step) | {"critic/score/mean": 0.2})
+    bench = Bench(tmp_path, "stage=minibatch", script=lambda t, w: flat)
+    with pytest.raises(StageHalted, match="gained"):
+        bench.run()
+    short = set(bench.trained())
+    bench.script = lambda trial, warm: Script(metrics=response(trial))
+    bench.plan = replace(planned("stage=minibatch", "budget.steps=30"), folder=str(tmp_path))
+    (longer,) = bench.run()
+    assert not short & set(longer.choice.trial_ids)
+    assert {t.steps for e in bench.engines[1:] for r in e.started for t in r.given} == {30}
+    kept = {r.trial.id for r in bench.store.records(bench.plan.stage("minibatch"))}
+    assert short < kept
+
+
+def test_an_interrupted_stage_compares_nothing_with_a_baseline_of_other_settings(tmp_path):
+    bench = Bench(tmp_path, "stage=minibatch")
+    with pytest.raises(DriverKilled):
+        bench.run(die_after=3)  # the baseline has finished or runs
+    bench.disk.held = False
+    bench.plan = replace(
+        planned("stage=minibatch", verl=("actor_rollout_ref.actor.clip_ratio=0.3",)), folder=str(tmp_path)
+    )
+    (winner,) = bench.run()
+    evidence = [r for r in bench.store.records(bench.plan.stage("minibatch")) if r.trial.id in winner.choice.trial_ids]
+    assert {r.trial.overrides.get("actor_rollout_ref.actor.clip_ratio") for r in evidence} == {0.3}
+
+
+def test_a_start_value_that_is_the_base_s_own_is_the_baseline_and_not_run_twice(tmp_path):
+    bench = Bench(tmp_path, "stage=kl", "stages.kl.follows=[]", "stages.kl.fixed=[]")
+    (winner,) = bench.run()
+    assert winner.stage == "kl"
+    assert len(bench.trained()) == len(set(bench.trained()))
+
+
+def test_what_failed_for_the_machine_s_fault_runs_once_more_when_the_command_is_given_again(tmp_path):
+    dead = Script(dies_at=0, log="a bug somewhere", exit_code=1)
+    bench = Bench(tmp_path, "stage=minibatch", script=lambda t, w: dead)
+    for _ in range(2):
+        with pytest.raises(StageHalted, match="the baseline did not finish"):
+            bench.run()
+    bench.script = lambda trial, warm: Script(metrics=response(trial))
+    (winner,) = bench.run()
+    assert winner.stage == "minibatch"
+
+
+def test_a_point_that_ran_out_of_memory_is_not_tried_again_by_the_same_command(tmp_path):
+    bench = Bench(tmp_path, "stage=minibatch", script=lambda t, w: Script(dies_at=0, log="out of memory", exit_code=1))
+    for _ in range(2):
+        with pytest.raises(StageHalted, match="the baseline did not finish"):
+            bench.run()
+    assert len([t for t in bench.engines[1].started]) == 0

@@ -188,7 +188,7 @@ def test_what_a_stage_measures_is_part_of_what_its_winner_stands_on():
         (["stages.minibatch.bracket.moves=3"], r"added with \+: \+stages.minibatch.bracket.moves=VALUE"),
         (["stages.minibatch.knobs.mini_batch.low=a"], r"sweeps/minibatch\.yaml: knobs.mini_batch.low must be a number"),
         (["stages.minibatch.budget.trials=a"], r"sweeps/minibatch\.yaml: budget.trials must be a whole number"),
-        (["stages.minibatch.budget.warmup_steps=40"], "budget.warmup_steps must be below budget.steps, got 40 and 40"),
+        (["stages.minibatch.budget.warmup_steps=30"], "budget.warmup_steps must be below budget.steps, got 30 and 30"),
         (["stages.minibatch.budget.seeds=3"], "budget.seeds is 3, but the campaign has 1; give budget.seeds=3"),
         (["stages.minibatch.follows=kl"], "follows must be a list"),
         (["stages.minibatch.rule=nowhere:decide"], "rule: cannot import nowhere for 'nowhere:decide'"),
@@ -380,3 +380,23 @@ def test_every_guard_there_is_stands_in_the_configuration():
     guards = compose([]).guards
     assert tuple(guards.stop_on) == STOP_ON
     assert all(getattr(DEFAULT, name) == value for name, value in guards.limits.items())
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (
+            ["stages.lr_lambda.rule=eta"],
+            "rule eta walks one knob, .*ppo_mini_batch_size, got .*optim.lr, algorithm.lam",
+        ),
+        (["stages.kl.rule=article"], "rule article walks one knob"),
+        (
+            ["+stages.lr_lambda.knobs.mini={key: actor_rollout_ref.actor.ppo_mini_batch_size, low: 8, high: 64}"]
+            + ["~stages.lr_lambda.knobs.lam"],
+            "a bracket must have it as first knob",
+        ),
+    ],
+)
+def test_a_rule_that_cannot_walk_a_knob_is_refused(overrides: list[str], says: str):
+    with pytest.raises(ConfigError, match=says):
+        to_plan(compose(overrides))

@@ -15,8 +15,9 @@ from sweep.core import failure_policy
 from sweep.core.decision import Ask, Freeze, Halt, Launch, Wait
 from sweep.core.failure import FailureClass
 from sweep.core.outcome import Failed, Finished, Outcome
+from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.plan import CampaignPlan
-from sweep.core.progress import Progress, Proposal
+from sweep.core.progress import Progress, Proposal, Record
 from sweep.core.stage import Stage
 from sweep.core.trial import Trial
 from sweep.core.winner import Score, Winner
@@ -83,6 +84,8 @@ class Campaign:
         self._memory = MemoryBound()
         self._ruled_out = 0
         self._idle_faults: Counter[str] = Counter()
+        self._own: dict[str, bool] = {}
+        self._failed_before: dict[str, Record] = {}
 
     def run(self) -> tuple[Winner, ...]:
         """The winners of the wanted stages, in order.
@@ -104,12 +107,17 @@ class Campaign:
             return winners[stage.name]
         stands_on = self._plan.stands_on(stage, upstream)
         base = self._plan.base_of(stage, upstream)
+        self._own.clear()
         for observer in self._observers:
             observer.stage_started(stage)
         for record in self._store.records(stage):
             self._memory.learn(record.trial, record.outcome)
+        self._progress, self._repeats = start_of(self._plan, self._store, stage, upstream), 0
+        self._failed_before = {
+            r.trial.id: r for r in self._records(stage) if failure_policy.may_be_tried_again(r.outcome)
+        }
         self._take_up_orphans(stage)
-        choice = self._search(stage, upstream).choice
+        choice = self._search(stage).choice
         winner = Winner(
             stage=stage.name,
             choice=choice,
@@ -125,10 +133,9 @@ class Campaign:
             observer.stage_frozen(stage, winner)
         return winner
 
-    def _search(self, stage: Stage, upstream: tuple[Winner, ...]) -> Freeze:
-        self._progress, self._repeats = start_of(self._plan, self._store, stage, upstream), 0
+    def _search(self, stage: Stage) -> Freeze:
         while True:
-            progress = self._progress = self._progress.later(self._store.records(stage))
+            progress = self._progress = self._progress.later(self._records(stage))
             decision = decide(stage, progress)
             match decision:
                 case Launch(proposals) if self._fleet.room():
@@ -144,8 +151,26 @@ class Campaign:
                     while self._running:
                         self._attend()
                     return decision
+                case Halt() if self._failed_before:
+                    self._try_again(stage)
                 case Halt(reason):
                     raise StageHalted(stage.name, reason)
+
+    def _records(self, stage: Stage) -> tuple[Record, ...]:
+        """The stage's trials as it would run them now; those of another base or length are no evidence any more."""
+        records, own = self._store.records(stage), self._own
+        for record in [r for r in records if r.trial.id not in own]:
+            own[record.trial.id] = self._is_own(stage, record)
+        return records if all(own.values()) else tuple(r for r in records if own[r.trial.id])
+
+    def _is_own(self, stage: Stage, record: Record) -> bool:
+        return record.trial == _trial(stage, self._progress.base, record.settings, record.trial.seed)
+
+    def _try_again(self, stage: Stage) -> None:
+        """What failed under an earlier driver for a reason outside the trial runs once more before the stage halts."""
+        failed, self._failed_before = self._failed_before, {}
+        for record in failed.values():
+            self._start(Running(stage, _proposal(record), record.trial), resume=True)
 
     def _count_repeats(self, progress: Progress, proposals: Iterable[Proposal]) -> None:
         """A sampler that proposes nothing but what was tried, say of a short range, has no more to propose."""
@@ -166,7 +191,7 @@ class Campaign:
     def _within_memory(self, stage: Stage, progress: Progress, proposals: Iterable[Proposal]) -> Iterator[Proposal]:
         """The proposals that memory is not known to rule out; of the others the sampler hears that they are not run."""
         for proposal in proposals:
-            over = self._memory.rules_out(_trial(stage, progress, proposal))
+            over = self._memory.rules_out(_trial(stage, progress.base, proposal.settings, proposal.seed))
             self._ruled_out = self._ruled_out + 1 if over else 0
             if over is None or self._ruled_out > MOST_RULED_OUT:
                 yield proposal
@@ -175,12 +200,12 @@ class Campaign:
 
     def _start_next(self, stage: Stage, progress: Progress, proposals: Iterable[Proposal]) -> None:
         """As many as there is room for; the rule does not mind in which order, a loaded runtime does."""
-        by_trial = {_trial(stage, progress, proposal): proposal for proposal in proposals}
+        by_trial = {_trial(stage, progress.base, proposal.settings, proposal.seed): proposal for proposal in proposals}
         self._start_all(stage, progress, [by_trial[trial] for trial in self._fleet.next_of(list(by_trial))])
 
     def _start_all(self, stage: Stage, progress: Progress, proposals: Iterable[Proposal]) -> None:
         for proposal in proposals:
-            self._start(Running(stage, proposal, _trial(stage, progress, proposal)))
+            self._start(Running(stage, proposal, _trial(stage, progress.base, proposal.settings, proposal.seed)))
 
     def _start(self, run: Running, *, resume: bool = False) -> None:
         if run.trial.id in self._running:
@@ -211,13 +236,16 @@ class Campaign:
         return f"trial {over.id} ran out of gpu memory although it needed no more of it"
 
     def _take_up_orphans(self, stage: Stage) -> None:
-        """Go on with what an earlier driver left running where it still runs, and run the rest again."""
-        orphans = [o for o in self._store.orphans() if o.stage == stage.name]
+        """Go on with what an earlier driver left running where it still runs, and run the rest again.
+
+        What the stage would not run any more stays open: with the settings of its day it is taken up again.
+        """
+        orphans = [o for o in self._store.orphans() if o.stage == stage.name and self._is_own(stage, o.record)]
         unknown = [o.record.trial for o in orphans if not isinstance(self._store.find(o.record.trial.id), Finished)]
         alive = self._fleet.adopt(unknown)
         for orphan in orphans:
             record = orphan.record
-            proposal = Proposal(record.settings, record.trial.seed, record.requested, record.note)
+            proposal = _proposal(record)
             run = Running(stage, proposal, record.trial)
             if record.trial.id in alive:
                 self._running[record.trial.id] = run
@@ -255,7 +283,7 @@ class Campaign:
                     trial,
                     step,
                     metrics,
-                    lambda: self._progress.later(self._store.records(run.stage)),
+                    lambda: self._progress.later(self._records(run.stage)),
                 )
                 for observer in self._observers:
                     observer.stepped(run.stage, trial, step, metrics)
@@ -288,7 +316,8 @@ class Campaign:
 
     def _score(self, stage: Stage, finished: Finished) -> Score:
         """As the stage's rule reads it, so that no view shows another number than the winner's file."""
-        return score_of(stage, finished, self._store.records(stage), self._plan.seeds_of(stage))
+        baselines = self._progress.later(self._records(stage)).arm(NOTHING)
+        return score_of(stage, finished, baselines, self._plan.seeds_of(stage))
 
     def _settle(self, run: Running, outcome: Outcome) -> None:
         score = self._score(run.stage, outcome) if isinstance(outcome, Finished) else None
@@ -298,8 +327,13 @@ class Campaign:
             observer.trial_ended(run.stage, run.trial, outcome, score)
 
 
-def _trial(stage: Stage, progress: Progress, proposal: Proposal) -> Trial:
-    return Trial(progress.base.merged(proposal.settings), proposal.seed, stage.budget.steps, stage.measure)
+def _trial(stage: Stage, base: Overrides, settings: Overrides, seed: int) -> Trial:
+    return Trial(base.merged(settings), seed, stage.budget.steps, stage.measure)
+
+
+def _proposal(record: Record) -> Proposal:
+    """What the trial was proposed as."""
+    return Proposal(record.settings, record.trial.seed, record.requested, record.note)
 
 
 def trial_folder(plan: CampaignPlan, trial: Trial) -> Path:

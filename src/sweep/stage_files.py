@@ -22,7 +22,7 @@ from sweep.errors import ConfigError
 from sweep.settings_text import parse_settings
 from sweep.stage_rules import rule_from
 from sweep.stages import objective
-from sweep.yaml_values import built, fitting, importable, known_keys, listing, number, section
+from sweep.yaml_values import built, importable, known_keys, listing, number, section
 
 MOST_KNOBS = 2
 """Source: S0 section 2, one or two parameters a step."""
@@ -32,7 +32,7 @@ VLLM = "vllm"
 
 KEYS = frozenset(
     {"knobs", "fixed", "rule", "bracket", "eta", "ladder", "search", "objective", "objective_options", "constraints"}
-    | {"budget", "follows", "cost_key", "measure", "rounds", "beside"}
+    | {"budget", "follows", "measure", "rounds", "beside"}
 )
 
 STATISTICS = ("mean", "min", "max")
@@ -52,7 +52,6 @@ def stage_from(name: str, content: Mapping[str, Any], base: Overrides, model: Mo
     measure = _measure(where, content, base, model)
     options = section(f"{where}: objective_options", content.get("objective_options"))
     constraints = section(f"{where}: constraints", content.get("constraints"))
-    cost_key = content.get("cost_key")
     return Stage(
         name=name,
         knobs=knobs,
@@ -61,7 +60,6 @@ def stage_from(name: str, content: Mapping[str, Any], base: Overrides, model: Mo
         budget=_budget(where, content, measure),
         fixed=_fixed(f"{where}: fixed", content.get("fixed"), knobs),
         constraints=tuple(_constraint(f"{where}: constraints.{n}", c) for n, c in constraints.items()),
-        cost_key=None if cost_key is None else fitting(f"{where}: cost_key", str, cost_key),
         follows=tuple(listing(f"{where}: follows", content.get("follows"))),
         measure=measure,
         objective_options=Overrides.of(options),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sweep.core import verl_keys as keys
 from sweep.core.curve import METRICS
 from sweep.core.overrides import Overrides
 from sweep.core.plan import ModelFacts
@@ -46,10 +47,9 @@ def rule_from(
             return _bracket_rule(where, content, knobs)
         case "confirm":
             return _confirm_rule(f"{where}: beside", section(f"{where}: beside", content.get("beside")))
-        case "eta":
-            return built(EtaRule, f"{where}: eta", content.get("eta"), literal=False)
-        case "article":
-            return built(EtaRule, f"{where}: eta", content.get("eta"), literal=True)
+        case "eta" | "article" as name:
+            _refuse_other_knobs(where, name, knobs)
+            return built(EtaRule, f"{where}: eta", content.get("eta"), literal=name == "article")
         case "ladder":
             return _ladder_rule(
                 f"{where}: ladder", section(f"{where}: ladder", content.get("ladder")), base, model, knobs
@@ -63,11 +63,24 @@ def rule_from(
             raise ConfigError(f"{where}: rule must be one of {', '.join(RULES)} or module:function, got {other!r}")
 
 
+def _refuse_other_knobs(where: str, rule: str, knobs: tuple[Knob, ...]) -> None:
+    """Raises: ConfigError: if the rule, which walks batch sizes, is to walk anything else."""
+    if [k.key for k in knobs] != [keys.MINI_BATCH]:
+        found = ", ".join(k.key for k in knobs) or "none"
+        raise ConfigError(
+            f"{where}: rule {rule} walks one knob, {keys.MINI_BATCH}, got {found}; "
+            "rule: bracket walks any, search and ladder as well"
+        )
+
+
 def _bracket_rule(where: str, content: Mapping[str, Any], knobs: tuple[Knob, ...]) -> BracketRule:
     article = built(EtaRule, f"{where}: eta", content["eta"], literal=False) if "eta" in content else None
     rule = built(BracketRule, f"{where}: bracket", content.get("bracket"), article=article)
     if rule.first_factor == 1:
         raise ConfigError(f"{where}: bracket.first_factor must be positive, not 1, got {rule.first_factor}")
+    if keys.MINI_BATCH in [k.key for k in knobs[1:]]:
+        raise ConfigError(f"{where}: {keys.MINI_BATCH} moves the train batch: a bracket must have it as first knob")
+        )
     for knob in knobs:
         if not knob.low < knob.high:
             raise ConfigError(f"{where}: a bracket needs a range, got {knob.low:g} to {knob.high:g} for {knob.key}")

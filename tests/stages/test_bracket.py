@@ -221,7 +221,8 @@ def test_a_trials_score_is_the_one_that_its_winner_is_frozen_with():
     played = play(replace(minibatch(), objective="area_per_second"), BASE, answer)
     best = next(r for r in played.records if r.settings and r.settings == played.choice.settings)
     stage, frozen = replace(minibatch(), objective="area_per_second"), played.choice.score.value
-    assert score(stage, best.finished, played.records, (1,)).value == pytest.approx(frozen)
+    baselines = [r for r in played.records if r.settings == NOTHING]
+    assert score(stage, best.finished, baselines, (1,)).value == pytest.approx(frozen)
     assert score(stage, best.finished, (), (1,)).value == pytest.approx(frozen - 0.1)  # above its own start
 
 
@@ -243,3 +244,19 @@ def test_a_reason_says_why_a_peak_wins_that_scored_less_in_its_one_run(lucky, sa
     assert reason.startswith("lr 1e-06 stays, scored ")
     assert says in reason
     assert reason.endswith("; as it looks, confirmed by no other seeds yet")
+
+
+def test_a_walk_whose_values_all_died_leaves_the_configuration_as_it_is():
+    typo = Overrides.of({"algorithm.kl_ctrl.tpye": "band"})
+    stage = replace(lr_lam(), knobs=lr_lam().knobs[:1], fixed=typo)
+    played = play(stage, BASE, lambda p, o: line(0.3, 2.0) if p.settings == NOTHING else died())
+    assert played.choice.settings == NOTHING
+    assert any("no value of lr can win" in note for note in played.choice.notes)
+
+
+def test_a_winner_below_a_baseline_that_is_no_value_of_the_walk_says_so():
+    stage = replace(lr_lam(), knobs=lr_lam().knobs[:1], fixed=Overrides.of({keys.KL_TYPE: "band"}))
+    played = play(stage, BASE, lambda p, o: line(0.4 if p.settings == NOTHING else 0.3, 2.0))
+    assert played.choice.settings.get(keys.KL_TYPE) == "band"
+    assert "all of which the stage gives its fixed settings" in played.choice.reason
+    assert "peak of the parabola through all" not in played.choice.reason

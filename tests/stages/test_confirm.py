@@ -180,3 +180,16 @@ def test_units_of_reward_and_time_change_no_verdict(scale):
     plain, _ = confirmed(lambda winner, seed: line(gains(0.3)(winner, seed).curve.score[-1], 2.0))
     other, _ = confirmed(scaled)
     assert other.choice.notes == plain.choice.notes
+
+
+def test_a_configuration_beside_that_is_the_base_itself_is_not_run_twice():
+    same = Overrides.of({keys.ACTOR_LR: 1e-6})
+    beside = replace(stage(2), rule=ConfirmRule((("own", same),)))
+    records: tuple[Record, ...] = ()
+    decision = decide(beside, Progress(BASE, records, SEEDS[:2], found=FOUND))
+    assert isinstance(decision, Launch)
+    seen = {(BASE.merged(p.settings), p.seed): p for p in decision.proposals}
+    for (overrides, seed), p in seen.items():
+        gain = 0.6 if p.settings == FOUND else 0.3
+        records += (Record(Trial(overrides, seed, 40), p.settings, p.requested, p.note, line(gain, 2.0)),)
+    assert isinstance(decide(beside, Progress(BASE, records, SEEDS[:2], found=FOUND)), Freeze)

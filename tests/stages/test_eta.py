@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -208,3 +209,31 @@ def test_the_note_stands_in_the_winners_evidence():
 
     assert "generation takes 80% of a step" in " ".join(play(stage(), base(), answer).choice.notes)
     assert "generation takes" not in " ".join(play(stage(), base(), by_mini({})).choice.notes)
+
+
+def test_what_the_stage_fixes_is_on_every_candidate():
+    fixed = Overrides.of({keys.LAM: 0.9})
+    played = play(replace(stage(), fixed=fixed), base(), by_mini({360: 1.0}))
+    assert {r.settings.get(keys.LAM) for r in played.records[1:]} == {0.9}
+
+
+@pytest.mark.parametrize(("eta", "note"), [(1.02, "steady within 0.98 to 1.02"), (1.03, "lies in a gap")])
+def test_where_the_walk_arrives_says_whether_it_is_s0_s_optimum(eta: float, note: str):
+    played = play(stage(), base(), by_mini({360: eta}))
+    assert any(note in text for text in played.choice.notes)
+
+
+@pytest.mark.parametrize("place", [0, 7])
+def test_a_step_without_a_score_halts_no_walk_wherever_it_stands(place: int):
+    def answer(proposal, overrides):
+        run = line(0.4, 2.0)
+        score = list(run.curve.score)
+        score[place] = math.nan
+        return replace(run, curve=replace(run.curve, score=tuple(score)))
+
+    assert isinstance(play(stage(), base(), answer).decision, Freeze)
+
+
+def test_the_article_s_reading_follows_the_bands_that_the_rule_has():
+    wide = EtaRule(go_on_above=1.5, turn_below=0.5)
+    assert "literal rule" not in str(play(stage(wide), base(), by_mini({360: 1.2})).choice.notes)

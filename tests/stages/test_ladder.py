@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sweep.core import verl_keys as keys
 from sweep.core.decision import Halt
-from sweep.core.overrides import Overrides
+from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.stage import Constraint, Knob, Ladder, LadderRule, Rollback, Rung, Stage, StageBudget
 from tests.stages.histories import died, line, play
 
@@ -189,3 +191,18 @@ def test_a_tie_among_rungs_without_an_order_of_cost_changes_nothing():
     played = play(lr_stage(), Overrides.of({keys.ACTOR_LR: 1e-6, keys.LAM: 0.97}), answer)
     assert played.choice.settings.get(keys.ACTOR_LR) == 1.5e-6
     assert played.choice.settings.get(keys.LAM) is None
+
+
+def test_where_no_rung_may_win_the_configuration_stays_as_it_is():
+    def answer(proposal, overrides):
+        return line(0.1, 1.0, **{"sweep/rollout_tokens_per_s": 100.0, "sweep/free_gib_min": 1.0})
+
+    played = play(token_stage(constraints=(Constraint("free_gib", "min", low=5.0),)), BASE, answer)
+    assert len(played.records) > 1 and played.choice.settings == NOTHING
+
+
+def test_what_the_stage_fixes_is_on_every_rung_and_frozen_with_the_winner():
+    stage = replace(token_stage(), fixed=Overrides.of({keys.MEMORY_UTILIZATION: 0.6}))
+    played = play(stage, BASE, rates({8192: 100, 16384: 120, 32768: 110}))
+    assert {r.settings.get(keys.MEMORY_UTILIZATION) for r in played.records[1:]} == {0.6}
+    assert played.choice.settings.get(keys.MEMORY_UTILIZATION) == 0.6

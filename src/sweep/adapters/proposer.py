@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sweep.adapters.search_space import distributions, parameters, sampler
-from sweep.core.failure import FailureClass
+from sweep.core.failure_policy import OF_THE_POINT
 from sweep.core.outcome import Diverged, Failed, Outcome
 from sweep.core.overrides import Overrides
 from sweep.core.progress import Proposal, Record
@@ -28,9 +28,6 @@ LEARNED_TRIALS = 250
 
 FULL_TRIALS = 3 * LEARNED_TRIALS
 """Size at which a copy is replaced by a new one. Ours."""
-
-OF_THE_POINT = frozenset({FailureClass.INFEASIBLE_CONFIG, FailureClass.OOM_GPU, FailureClass.OOM_HOST})
-"""Failures that the same settings would meet again."""
 
 
 class Learnable(Protocol):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from sweep.core.failure import FailureClass
-from sweep.core.outcome import Failed
+from sweep.core.outcome import Failed, Outcome
 
 ENV_ATTEMPTS = 3
 """Environment faults of one trial in a row, nothing having made a step meanwhile, after which the campaign stops: the
@@ -24,6 +24,10 @@ HANG_ATTEMPTS = 2
 
 ENV_WAIT_SECONDS = (5.0, 30.0, 120.0)
 """Waits before the next attempt after an environment fault: bounded, growing. Ours."""
+
+
+OF_THE_POINT = frozenset({FailureClass.INFEASIBLE_CONFIG, FailureClass.OOM_GPU, FailureClass.OOM_HOST})
+"""Failures that the trial's own settings bring about: the same point fails again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,11 @@ class Break:
 
 
 Step: TypeAlias = Again | Settle | Break
+
+
+def may_be_tried_again(outcome: Outcome | None) -> bool:
+    """Whether a settled trial may do better once somebody has mended the machine."""
+    return isinstance(outcome, Failed) and outcome.failure_class not in OF_THE_POINT
 
 
 def after(failure: Failed, earlier: Sequence[Failed], idle_faults: int = 0) -> Step:

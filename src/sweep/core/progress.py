@@ -44,10 +44,13 @@ class Record:
 
 
 class Index:
-    """Records by their settings, brought up to date from one decision to the next at the cost of what changed."""
+    """Records by their settings and by what their trials run, brought up to date from one decision to the next at the
+    cost of what changed. Settings that say what another arm's or the base says are the same trials.
+    """
 
     def __init__(self) -> None:
         self._records: tuple[Record, ...] = ()
+        self._runs: dict[Overrides, dict[int, Record]] = {}
         self._arms: dict[Overrides, dict[int, Record]] = {}
         self._running: dict[int, None] = {}
         self._by_seeds: dict[int, dict[Overrides, None]] = {}
@@ -60,9 +63,9 @@ class Index:
             self._take(place, records[place])
         self._records = records
 
-    def arm(self, settings: Overrides) -> tuple[Record, ...]:
-        """The records of these settings, in order."""
-        return tuple(self._arms.get(settings, {}).values())
+    def runs(self, overrides: Overrides) -> tuple[Record, ...]:
+        """The records whose trials run with these overrides, in order."""
+        return tuple(self._runs.get(overrides, {}).values())
 
     @property
     def arms(self) -> Collection[Overrides]:
@@ -82,6 +85,7 @@ class Index:
         arm = self._arms.setdefault(record.settings, {})
         self._by_seeds.get(_seeds(arm), {}).pop(record.settings, None)
         arm[place] = record
+        self._runs.setdefault(record.trial.overrides, {})[place] = record
         self._by_seeds.setdefault(_seeds(arm), {})[record.settings] = None
         if record.outcome is None:
             self._running[place] = None
@@ -120,8 +124,8 @@ class Progress:
         return replace(self, records=records)
 
     def arm(self, settings: Overrides) -> tuple[Record, ...]:
-        """The records whose settings are these, whatever their seed."""
-        return self.index.arm(settings)
+        """The records of the trials that these settings make, whatever their seed."""
+        return self.index.runs(self.base.merged(settings))
 
     @property
     def running(self) -> tuple[Record, ...]:

@@ -190,8 +190,7 @@ class Rounds:
 class Stage:
     """One stage. `fixed` is set on every candidate (not on the baseline) and frozen with the winner.
 
-    `cost_key`: the setting whose smaller value is the cheaper arm when two cannot be told apart. `measure`: what its
-    trials do.
+    `measure`: what its trials do.
     """
 
     name: str
@@ -201,7 +200,6 @@ class Stage:
     budget: StageBudget
     fixed: Overrides = NOTHING
     constraints: tuple[Constraint, ...] = ()
-    cost_key: str | None = None
     follows: tuple[str, ...] = ()
     objective_options: Overrides = NOTHING
     measure: Measure = Measure.TRAINING

@@ -50,12 +50,12 @@ def _by_rule(stage: Stage, progress: Progress) -> Decision:
             return decision
 
 
-def score(stage: Stage, finished: Finished, records: Iterable[Record], seeds: Sequence[int]) -> Score:
-    """The trial's score as the stage's own rule reads it among the stage's records so far.
+def score(stage: Stage, finished: Finished, baselines: Iterable[Record], seeds: Sequence[int]) -> Score:
+    """The trial's score as the stage's own rule reads it beside the stage's baselines so far.
 
     A bracket lets every trial begin where its baselines do; until one has finished a trial has its own start.
     """
-    start = bracket.start(stage, stage.rule, records, seeds) if isinstance(stage.rule, BracketRule) else None
+    start = bracket.start(stage, stage.rule, baselines, seeds) if isinstance(stage.rule, BracketRule) else None
     return objective.score(stage, finished, start)
 
 

@@ -82,7 +82,7 @@ def decide(stage: Stage, rule: BracketRule, progress: Progress) -> Decision:
         return Halt(f"the baseline did not finish: {'; '.join(base.died)}")
     if stage.knobs[0].key == keys.MINI_BATCH and (why := no_gain(stage, base)):
         return Halt(why)
-    desk = replace(desk, start=start(stage, rule, progress.records, progress.seeds))
+    desk = replace(desk, start=start(stage, rule, progress.arm(NOTHING), progress.seeds))
     held = BASELINE
     walks: list[Walked] = []
     for knob in stage.knobs:
@@ -96,11 +96,10 @@ def decide(stage: Stage, rule: BracketRule, progress: Progress) -> Decision:
     return _freeze(desk, base, walks)
 
 
-def start(stage: Stage, rule: BracketRule, records: Iterable[Record], seeds: Sequence[int]) -> float | None:
+def start(stage: Stage, rule: BracketRule, baselines: Iterable[Record], seeds: Sequence[int]) -> float | None:
     """Where the reward of every trial begins by the baselines that finished; None without one or if nobody asks."""
     counted = seeds[: 1 if rule.prove else stage.budget.seeds]
-    baselines = [r.finished for r in records if r.settings == NOTHING and r.trial.seed in counted]
-    finished = [f for f in baselines if f is not None]
+    finished = [r.finished for r in baselines if r.trial.seed in counted and r.finished is not None]
     return objective.start_of(stage, finished) if finished else None
 
 
@@ -134,6 +133,9 @@ def _ended(
     if found is None:
         return Walked(before, before, values, tuple(notes))
     best = seen[found.position]
+    if not best.feasible:
+        notes.append(f"no value of {short(axis.knob)} can win: {desk.shown(axis.knob, before)} stays")
+        return Walked(before, before, values, tuple(notes))
     walked = Walked(before, best, values, (*notes, f"settled at {desk.shown(axis.knob, best)}: {found.reason}"))
     proven = not desk.rule.prove or best.arm.settings == axis.held.settings
     return walked if proven else _proved(desk, walked)
@@ -236,8 +238,12 @@ def _compared(desk: _Desk, knob: Knob, walked: Walked) -> str:
     best, before = walked.best, walked.start
     if best.arm.settings == before.arm.settings:
         return f"{desk.shown(knob, best)} stays, scored {best.score.value:.5g}"
-    lower = best.score.value < before.score.value
-    why = ", less in this run but the peak of the parabola through all of them" if lower else ""
+    if not best.score.value < before.score.value:
+        why = ""
+    elif any(v.arm.settings == before.arm.settings for v in walked.values):
+        why = ", less in this run but the peak of the parabola through all of them"
+    else:
+        why = ", less in this run; the former is no value of this walk, all of which the stage gives its fixed settings"
     return f"{desk.shown(knob, best)} scored {best.score.value:.5g} against {before.score.value:.5g}{why}"
 
 

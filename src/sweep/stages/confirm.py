@@ -17,6 +17,7 @@ from sweep.core.overrides import NOTHING
 from sweep.core.progress import Progress, Proposal
 from sweep.core.stage import ConfirmRule, Stage
 from sweep.core.winner import Choice, Ratio, Score
+from sweep.stages import objective
 from sweep.stages.against import leaning, printed
 from sweep.stages.arms import BASELINE, Arm, Measured, measure, paired
 from sweep.stages.evidence import comparison, spread
@@ -73,7 +74,7 @@ def _looked(stage: Stage, progress: Progress) -> str:
     if progress.searched is None:
         return ""
     own, base = ([f.curve] for f in progress.searched)
-    seen = efficiency(own, base, warmup_steps=stage.budget.warmup_steps)
+    seen = efficiency(own, base, warmup_steps=stage.budget.warmup_steps, gain=objective.gain(stage))
     return f"looked {_percent(seen.value)}, " if seen.known else ""
 
 
@@ -82,7 +83,9 @@ def _ratio(stage: Stage, progress: Progress, base: Measured, own: Measured) -> R
     sides = paired(own, base)
     known, assumed = leaning(combined(spread(stage, sides), spread(stage, progress.replicates)))
     curves = ([f.curve for f in runs] for runs in sides)
-    seen = efficiency(*curves, warmup_steps=stage.budget.warmup_steps, pooled_variance=known)
+    seen = efficiency(
+        *curves, warmup_steps=stage.budget.warmup_steps, pooled_variance=known, gain=objective.gain(stage)
+    )
     return printed(seen, assumed)
 
 

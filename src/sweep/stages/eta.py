@@ -72,7 +72,7 @@ def _walk(stage: Stage, rule: EtaRule, progress: Progress, start: Batch) -> Deci
         seen.add(point.mini_batch)
         arm = _candidate(stage, rule, start, requested, current)
         earlier = [v.measured for v in visits]
-        step = read(stage, progress, BASELINE, arm, literal=rule.literal, earlier=earlier)
+        step = read(stage, progress, BASELINE, arm, rule=rule, earlier=earlier)
         if isinstance(step, Launch | Wait):
             if isinstance(step, Launch) and room(stage, progress) < len(step.proposals):
                 notes.append(f"the budget of {stage.budget.most_trials} trials is spent: the walk ends")
@@ -85,6 +85,7 @@ def _walk(stage: Stage, rule: EtaRule, progress: Progress, start: Batch) -> Deci
         notes.append(f"mini-batch {point.mini_batch}: {reading.reason}")
         notes.extend(_range_note(rule, start.mini_batch, point.mini_batch))
         factor = move(rule, reading.eta)
+        notes.extend(_arrival_note(rule, reading.eta) if factor is None else ())
         if factor is None or _overshot(rule, visits, start):
             return _freeze(stage, rule, progress, visits, notes, start)
         requested, current = point.mini_batch * factor, point.mini_batch
@@ -106,7 +107,7 @@ def reading_of_the_article(stage: Stage, rule: EtaRule, progress: Progress, chos
     arm = _candidate(stage, rule, start, start.mini_batch * rule.first_factor, start.mini_batch)
     base = measure(stage, progress, BASELINE)
     alive = isinstance(base, Measured) and bool(base.finished)
-    first = read(stage, progress, BASELINE, arm, literal=True) if alive else Wait()
+    first = read(stage, progress, BASELINE, arm, rule=literal) if alive else Wait()
     seen = (
         "" if isinstance(first, Launch | Wait) else f" reads eta {first[1].eta:.3f} at {_size(stage, progress, arm)},"
     )
@@ -201,7 +202,7 @@ def _best_of(visits: list[Visit]) -> Visit | None:
 
 def _with_first(stage: Stage, progress: Progress, base: Launch | Wait, first: Arm, start: Batch) -> Decision:
     """The baseline together with the first candidate, which is always needed: both can run side by side."""
-    if isinstance(base, Wait) or first.settings == settings_of(stage, start):
+    if isinstance(base, Wait) or first.settings == stage.fixed.merged(settings_of(stage, start)):
         return base
     candidate = measure(stage, progress, first)
     both = base.proposals + (candidate.proposals if isinstance(candidate, Launch) else ())
@@ -216,7 +217,15 @@ def _point(rule: EtaRule, start: Batch, requested: float, current: int) -> Batch
 def _candidate(stage: Stage, rule: EtaRule, start: Batch, requested: float, current: int) -> Arm:
     point = _point(rule, start, requested, current)
     asked = Overrides.of({stage.knobs[0].key: round(requested, 2)})
-    return Arm(settings_of(stage, point), asked, f"asked for {requested:.4g}, valid {point.mini_batch}")
+    settings = stage.fixed.merged(settings_of(stage, point))
+    return Arm(settings, asked, f"asked for {requested:.4g}, valid {point.mini_batch}")
+
+
+def _arrival_note(rule: EtaRule, eta: float) -> Iterable[str]:
+    if rule.steady_low <= eta <= rule.steady_high:
+        yield f"eta is steady within {rule.steady_low:g} to {rule.steady_high:g}: the optimum by S0"
+    else:
+        yield f"eta {eta:.3f} lies in a gap between S0's bands: the walk ends here"
 
 
 def _range_note(rule: EtaRule, baseline: int, mini_batch: int) -> Iterable[str]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from sweep.core.decision import Launch, Wait
 from sweep.core.outcome import Finished
 from sweep.core.progress import Progress, Proposal
-from sweep.core.stage import Stage
+from sweep.core.stage import EtaRule, Stage
+from sweep.stages import objective
 from sweep.stages.arms import Arm, Measured, measure, paired, room
 from sweep.stats.efficiency import combined, efficiency, pooled_variance
 from sweep.stats.estimate import Spread
@@ -19,10 +20,6 @@ from sweep.stats.verdict import Comparison, Verdict, compare
 
 ROUNDING_SHARE = 1e-6
 """Gains below this share of the score's size are rounding, not learning. Ours."""
-
-
-ARTICLE_MARGIN = 0.05
-"""Distance of eta from 1 at which the article moves. Source: S0 section 2.1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ def read(
     baseline: Arm,
     candidate: Arm,
     *,
-    literal: bool,
+    rule: EtaRule,
     earlier: Sequence[Measured] = (),
 ) -> tuple[Measured, Reading] | Launch | Wait:
     """The candidate's evidence and its reading, or the trials that are still missing for them.
@@ -56,17 +53,17 @@ def read(
     and trials left; the literal rule never adds one. `earlier` arms of the walk lend their spread between seeds;
     later ones may not, since a verdict that was given must not change with what follows it.
     """
-    most = 1 if literal else max(1, min(stage.budget.seeds, len(progress.seeds)))
+    most = 1 if rule.literal else max(1, min(stage.budget.seeds, len(progress.seeds)))
     for seeds in range(1, most + 1):
         base = measure(stage, progress, baseline, seeds)
         arm = measure(stage, progress, candidate, seeds)
         missing = _missing(base, arm)
         if missing is not None:
             if seeds > 1 and isinstance(missing, Launch) and room(stage, progress) < len(missing.proposals):
-                return _read_over(stage, progress, baseline, candidate, seeds - 1, literal, earlier)
+                return _read_over(stage, progress, baseline, candidate, seeds - 1, rule, earlier)
             return missing
-        last = _read_over(stage, progress, baseline, candidate, seeds, literal, earlier)
-        if literal or not last[1].undecided:
+        last = _read_over(stage, progress, baseline, candidate, seeds, rule, earlier)
+        if rule.literal or not last[1].undecided:
             return last
     return last
 
@@ -77,7 +74,7 @@ def _read_over(
     baseline: Arm,
     candidate: Arm,
     seeds: int,
-    literal: bool,
+    rule: EtaRule,
     earlier: Sequence[Measured],
 ) -> tuple[Measured, Reading]:
     base = measure(stage, progress, baseline, seeds)
@@ -88,31 +85,34 @@ def _read_over(
     point = point_eta(arm.finished[0], base.finished[0], stage.budget.warmup_steps)
     if point is None:
         return arm, Reading(math.nan, False, _no_gain(stage, base.finished[0]), halts=True)
-    if literal:
+    if rule.literal:
         seen = comparison(stage, arm, base)
         aside = f"; by interval over seeds: {seen.verdict.value}"
         return arm, Reading(point, point > 1.0, f"eta {point:.3f} by the article's literal rule{aside}")
-    return arm, _statistical(stage, arm, base, earlier, point)
+    return arm, _statistical(stage, rule, arm, base, earlier, point)
 
 
 def point_eta(candidate: Finished, base: Finished, warmup_steps: int) -> float | None:
     """eta of single runs, (dR1 / T1) / (dR0 / T0); None when the baseline gained nothing. Source: S0 section 2.1."""
     base_gain = fitted_gain(base.curve.score).value
     base_seconds = step_time(base.curve.step_seconds, warmup_steps).value
-    if not base_gain > ROUNDING_SHARE * max(map(abs, base.curve.score), default=0.0) or not base_seconds > 0:
+    size = max((abs(v) for v in base.curve.score if math.isfinite(v)), default=0.0)
+    if not base_gain > ROUNDING_SHARE * size or not base_seconds > 0:
         return None
     gain = fitted_gain(candidate.curve.score).value
     seconds = step_time(candidate.curve.step_seconds, warmup_steps).value
     return (gain / seconds) / (base_gain / base_seconds) if seconds > 0 else math.nan
 
 
-def _statistical(stage: Stage, arm: Measured, base: Measured, earlier: Sequence[Measured], point: float) -> Reading:
+def _statistical(
+    stage: Stage, rule: EtaRule, arm: Measured, base: Measured, earlier: Sequence[Measured], point: float
+) -> Reading:
     seen = comparison(stage, arm, base, earlier)
     return Reading(
         eta=seen.ratio,
         better=seen.verdict is Verdict.BETTER and not arm.broken,
         reason=f"eta {seen.ratio:.3f} ({seen.low:.3f} to {seen.high:.3f}), {seen.verdict.value}: {seen.reason}"
-        + _disagreement(seen.verdict, point),
+        + _disagreement(rule, seen.verdict, point),
         low=seen.low,
         high=seen.high,
         undecided=seen.verdict is Verdict.NOT_ENOUGH_DATA,
@@ -137,6 +137,7 @@ def comparison(
         *([f.curve for f in runs] for runs in sides),
         warmup_steps=stage.budget.warmup_steps,
         pooled_variance=combined(own, others),
+        gain=objective.gain(stage),
     )
     return compare(interval, looks=max(1, len(sides[0])), max_looks=max(1, stage.budget.seeds))
 
@@ -144,12 +145,12 @@ def comparison(
 def spread(stage: Stage, arms: Iterable[Sequence[Finished]]) -> Spread | None:
     """The spread between seeds of the efficiency, from all runs of these arms; None without replicates."""
     curves = [[finished.curve for finished in runs] for runs in arms]
-    return pooled_variance(curves, warmup_steps=stage.budget.warmup_steps)
+    return pooled_variance(curves, warmup_steps=stage.budget.warmup_steps, gain=objective.gain(stage))
 
 
-def _disagreement(verdict: Verdict, point: float) -> str:
+def _disagreement(rule: EtaRule, verdict: Verdict, point: float) -> str:
     """Where the article's literal reading of the first pair of runs would have acted otherwise."""
-    literal = "moves on" if abs(point - 1) > ARTICLE_MARGIN else "stops"
+    literal = "stops" if rule.turn_below <= point <= rule.go_on_above else "moves on"
     told_apart = verdict in (Verdict.BETTER, Verdict.WORSE)
     if told_apart == (literal == "moves on"):
         return ""

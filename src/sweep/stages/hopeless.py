@@ -15,7 +15,7 @@ from sweep.stages.evidence import spread
 from sweep.stats.early import certainly_worse, is_checkpoint
 from sweep.stats.efficiency import combined
 
-BY_EFFICIENCY = frozenset({objective.area_per_second.__name__, objective.reward_per_second.__name__})
+BY_EFFICIENCY = frozenset({objective.area_per_second.__name__})
 """Objectives that a running trial's reward and time tell; of the others too little is known before the end."""
 
 

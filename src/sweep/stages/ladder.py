@@ -60,14 +60,14 @@ def _walk(
     for i in _visits(order, at, ladder.climb):
         if not _worth_trying(ladder, seen, at, i, rule.tie_margin):
             continue
-        measured = _measure(stage, rule, progress, _arm(held, order[i]), start)
+        measured = _measure(stage, rule, progress, _arm(stage, held, order[i]), start)
         if isinstance(measured, Launch) and room(stage, progress) < len(measured.proposals):
             notes.append(f"the budget of {stage.budget.most_trials} trials is spent: ladder {ladder.name} ends")
             break
         if not isinstance(measured, Measured):
             return measured
         seen[i] = measured
-    best = _cheapest_of_best(seen, rule.tie_margin)
+    best = _cheapest_of_best(seen, at, rule.tie_margin)
     if not ladder.climb and not beats(seen[best], start, rule.tie_margin) and start.feasible:
         best = at  # rungs without an order of cost: a tie changes nothing
     names = {i: _name(order[i], held) for i in seen}
@@ -173,15 +173,16 @@ ERRORS_APART = 1.0
 margin of METHOD section 4 is the larger of the two where throughput is scored."""
 
 
-def _cheapest_of_best(seen: dict[int, Measured], margin: float) -> int:
-    able = {i: m for i, m in seen.items() if m.feasible} or seen
+def _cheapest_of_best(seen: dict[int, Measured], at: int, margin: float) -> int:
+    """The lowest rung that none beats; where the configuration stands (`at`) if none of them may win."""
+    able = {i: m for i, m in seen.items() if m.feasible} or {at: seen[at]}
     best = max(able, key=lambda i: (able[i].score.value, -i))
     return min(i for i in able if not beats(able[best], able[i], margin))
 
 
-def _arm(held: Arm, rung: Rung | None) -> Arm:
+def _arm(stage: Stage, held: Arm, rung: Rung | None) -> Arm:
     assert rung is not None
-    settings = held.settings.merged(rung.settings)
+    settings = stage.fixed.merged(held.settings).merged(rung.settings)
     return Arm(settings, settings, rung.name)
 
 

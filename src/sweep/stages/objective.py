@@ -11,24 +11,29 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from statistics import fmean
 
+from sweep.core import verl_keys as keys
 from sweep.core.curve import Curve
 from sweep.core.outcome import Finished
+from sweep.core.overrides import Value
 from sweep.core.stage import Constraint, Stage
 from sweep.core.winner import Score
 from sweep.errors import ConfigError
 from sweep.stages.user_code import call
 from sweep.stats.estimate import Estimate
-from sweep.stats.gain import area_gain, common_start, fitted_gain, steps_to_level
+from sweep.stats.gain import DEFAULT_GAIN, Gain, area_gain, common_start, fitted_gain, steps_to_level
 from sweep.stats.timing import step_time
 
 KL_BAND_HIGH_NATS = 0.18
-"""Mean KL above which policy drift is out of control. Source: S0 section 2.2."""
+"""Mean KL above which policy drift is out of control, where the stage's own band controller has no other bound (then
+that) and `objective_options.kl_band_high` does not say. Source: S0 section 2.2."""
 
 LEVEL_SHARE = 0.25
 """Share of the steps, at the end, whose mean score is the reward reached. Ours: at 40 steps, ten of them."""
 
 ROUGHNESS_WEIGHT = 1.0
-"""Score given up a unit of step-to-step roughness. Ours: a curve that swings by its own height is worth nothing."""
+"""Standard errors of the mean score, by its step-to-step roughness, that are given up for it; or
+`objective_options.roughness_weight`. Ours: of two curves equally high the smoother one wins, and no more than what the
+swings leave uncertain is given up."""
 
 
 @lru_cache(maxsize=4096)  # rules replay their walk at each decision; a finished trial's score never changes
@@ -57,6 +62,11 @@ def start_of(stage: Stage, finished: Sequence[Finished]) -> float | None:
     if stage.objective != area_per_second.__name__:
         return None
     return common_start(f.curve.score for f in finished)
+
+
+def gain(stage: Stage) -> Gain:
+    """What the stage's verdicts and intervals take for reward gained: the same as its scores."""
+    return "fitted" if stage.objective == reward_per_second.__name__ else DEFAULT_GAIN
 
 
 def violations(stage: Stage, finished: Finished) -> tuple[str, ...]:
@@ -114,7 +124,8 @@ def reward_in_band(stage: Stage, finished: Finished) -> Score:
     """
     level = _level(finished.curve.score)
     kl = _mean(_tail(finished.curve.kl_nats))
-    discount = min(1.0, KL_BAND_HIGH_NATS / kl) if kl > 0 else 1.0
+    high = _option(stage, "kl_band_high", stage.fixed.get(keys.BAND_HIGH, KL_BAND_HIGH_NATS))
+    discount = min(1.0, high / kl) if kl > 0 else 1.0
     return Score(level.value * discount, level.standard_error, (("level", level.value), ("kl_nats", kl)))
 
 
@@ -128,14 +139,15 @@ def rollout_throughput(stage: Stage, finished: Finished) -> Score:
 
 
 def height_and_smoothness(stage: Stage, finished: Finished) -> Score:
-    """Mean score over the trial minus its roughness: high early, and without oscillation.
+    """Mean score over the trial minus the error that its roughness gives it: high early, and without oscillation.
 
     Roughness is the standard deviation of second differences over sqrt(6), which a smooth trend does not move and
     white noise of deviation s makes s. Source: METHOD section 5 (height and smoothness); the estimator is ours.
     """
     values = [v for v in finished.curve.score if math.isfinite(v)]
     roughness = _roughness(values)
-    value = _mean(values) - ROUGHNESS_WEIGHT * roughness / math.sqrt(len(values)) if values else math.nan
+    weight = _option(stage, "roughness_weight", ROUGHNESS_WEIGHT)
+    value = _mean(values) - weight * roughness / math.sqrt(len(values)) if values else math.nan
     error = roughness / math.sqrt(len(values)) if values else math.nan
     return Score(value, error, (("height", _mean(values)), ("roughness", roughness)))
 
@@ -156,6 +168,18 @@ _OBJECTIVES: dict[str, Callable[[Stage, Finished], Score]] = {
 def names() -> tuple[str, ...]:
     """The objectives that a stage can name without an import path."""
     return tuple(_OBJECTIVES)
+
+
+def _option(stage: Stage, name: str, default: Value) -> float:
+    """The number that `objective_options` gives, else the default.
+
+    Raises:
+        ConfigError: if it is no number.
+    """
+    value = stage.objective_options.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"stage {stage.name}: objective_options.{name} must be a number, got {value!r}")
+    return float(value)
 
 
 def _known(name: str) -> Callable[[Stage, Finished], Score]:
