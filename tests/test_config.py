@@ -391,8 +391,10 @@ def test_every_guard_there_is_stands_in_the_configuration():
         ),
         (["stages.kl.rule=article"], "rule article walks one knob"),
         (
-            ["+stages.lr_lambda.knobs.mini={key: actor_rollout_ref.actor.ppo_mini_batch_size, low: 8, high: 64}"]
-            + ["~stages.lr_lambda.knobs.lam"],
+            [
+                f"+stages.lr_lambda.knobs.mini={{key: {keys.MINI_BATCH}, low: 8, high: 64}}",
+                "~stages.lr_lambda.knobs.lam",
+            ],
             "a bracket must have it as first knob",
         ),
     ],

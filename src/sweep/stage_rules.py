@@ -80,7 +80,6 @@ def _bracket_rule(where: str, content: Mapping[str, Any], knobs: tuple[Knob, ...
         raise ConfigError(f"{where}: bracket.first_factor must be positive, not 1, got {rule.first_factor}")
     if keys.MINI_BATCH in [k.key for k in knobs[1:]]:
         raise ConfigError(f"{where}: {keys.MINI_BATCH} moves the train batch: a bracket must have it as first knob")
-        )
     for knob in knobs:
         if not knob.low < knob.high:
             raise ConfigError(f"{where}: a bracket needs a range, got {knob.low:g} to {knob.high:g} for {knob.key}")
