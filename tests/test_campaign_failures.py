@@ -8,7 +8,10 @@ from sweep.core import verl_keys as keys
 from sweep.core.failure import FailureClass
 from sweep.core.outcome import Failed, Finished
 from sweep.core.trial import Trial
+from sweep.errors import ConfigError
+from sweep.fleet import Fleet
 from sweep.ports import Checkpoint
+from tests import own_rule
 from tests.fakes import FakeClock, Script, ScriptedEngine
 from tests.fakes_store import DriverKilled, MemoryStore
 from tests.test_campaign import Bench, response
@@ -139,3 +142,56 @@ def test_a_rung_above_one_that_ran_out_of_memory_is_recorded_without_a_runtime(t
     assert by_tokens[1024].failure_class is FailureClass.OOM_GPU
     assert by_tokens[2048].failure_class is FailureClass.INFEASIBLE_CONFIG and "gpu memory" in by_tokens[2048].message
     assert all(tokens(t) < 2048 for e in bench.engines for r in e.started for t in r.given)
+
+
+OWN_OBJECTIVE = (
+    "stage=kl",
+    "stages.kl.follows=[]",
+    "stages.kl.budget.trials=3",
+    "stages.kl.objective=tests.own_rule:last_score",
+)
+
+
+def test_a_finished_trial_is_kept_where_the_users_objective_fails_and_not_run_again_once_that_is_mended(
+    tmp_path, monkeypatch
+):
+    bench = Bench(tmp_path, *OWN_OBJECTIVE)
+    stage = bench.plan.stage("kl")
+    with monkeypatch.context() as broken:
+        broken.setattr(own_rule, "last_score", lambda stage, finished: 1 / 0)
+        for _ in range(2):  # as long as it is broken nothing more is trained
+            with pytest.raises(ConfigError, match=r"objective tests\.own_rule:last_score raised ZeroDivisionError"):
+                bench.run()
+    (record,) = bench.store.records(stage)
+    assert record.finished is not None and bench.trained() == [record.trial.id]
+    (shown,) = bench.observer.named("trial_ended")
+    assert (shown[1], shown[3]) == (record.trial, None)
+    (winner,) = bench.run()
+    assert winner.stage == "kl"
+    assert len(bench.trained()) == len(set(bench.trained())) == 3
+
+
+def test_what_ended_together_with_a_trial_that_stops_the_campaign_is_kept(tmp_path, monkeypatch):
+    bench = Bench(tmp_path, *OWN_OBJECTIVE, "budget.seeds=2", "stages.kl.budget.trials=6", slots=2)
+    wait = Fleet.wait
+
+    def all_at_once(fleet, seconds):
+        news = wait(fleet, seconds)
+        while fleet._busy():
+            news += wait(fleet, seconds)
+        return news
+
+    monkeypatch.setattr(Fleet, "wait", all_at_once)
+    failures = iter([True])
+
+    def once_broken(stage, finished):
+        return 1 / 0 if next(failures, False) else original(stage, finished)
+
+    original = own_rule.last_score
+    monkeypatch.setattr(own_rule, "last_score", once_broken)
+    with pytest.raises(ConfigError, match="ZeroDivisionError"):
+        bench.run()
+    records = bench.store.records(bench.plan.stage("kl"))
+    assert [r.finished is not None for r in records] == [True, True]
+    bench.run()
+    assert len(bench.trained()) == len(set(bench.trained()))

@@ -262,9 +262,15 @@ class Campaign:
         return trial_folder(self._plan, trial)
 
     def _attend(self) -> None:
-        """Wait for news of the running trials and record it."""
+        """Wait for news of the running trials and record all of it, also where one of them meets an error."""
+        trouble: Exception | None = None
         for event in self._fleet.wait(WAIT_SECONDS):
-            self._on(event)
+            try:
+                self._on(event)
+            except Exception as error:
+                trouble = trouble or error
+        if trouble is not None:
+            raise trouble
         self._purse.check()
 
     def _on(self, event: FleetEvent) -> None:
@@ -320,11 +326,15 @@ class Campaign:
         return score_of(stage, finished, baselines, self._plan.seeds_of(stage))
 
     def _settle(self, run: Running, outcome: Outcome) -> None:
-        score = self._score(run.stage, outcome) if isinstance(outcome, Finished) else None
-        self._store.settle(run.stage, run.trial, outcome, score)
-        self._memory.learn(run.trial, outcome)
-        for observer in self._observers:
-            observer.trial_ended(run.stage, run.trial, outcome, score)
+        """The outcome is recorded, without a score where an objective of the user's fails."""
+        score: Score | None = None
+        try:
+            score = self._score(run.stage, outcome) if isinstance(outcome, Finished) else None
+        finally:
+            self._store.settle(run.stage, run.trial, outcome, score)
+            self._memory.learn(run.trial, outcome)
+            for observer in self._observers:
+                observer.trial_ended(run.stage, run.trial, outcome, score)
 
 
 def _trial(stage: Stage, base: Overrides, settings: Overrides, seed: int) -> Trial:

@@ -221,7 +221,7 @@ class Store(Protocol):
         ...
 
     def settle(self, stage: Stage, trial: Trial, outcome: Outcome, score: Score | None) -> None:
-        """Record how the trial ended; `score` is None unless it finished.
+        """Record how the trial ended; `score` is None unless it finished and its objective could tell.
 
         The first outcome stands: settling a settled trial changes nothing, a different outcome is kept as late.
         """
