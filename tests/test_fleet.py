@@ -11,6 +11,7 @@ from sweep.core.outcome import Diverged, Failed, Finished
 from sweep.core.overrides import Overrides
 from sweep.core.plan import Timeouts
 from sweep.core.trial import Trial
+from sweep.ending import Run
 from sweep.errors import ConfigError, EngineError
 from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
 from sweep.ports import Checkpoint
@@ -142,6 +143,22 @@ def test_the_runtime_that_serves_a_trial_has_a_name_while_it_does() -> None:
     assert [fleet.runtime_of(t.id) for t in (one, other, waiting)] == ["runtime-0", "runtime-1", ""]
     run(fleet)
     assert fleet.runtime_of(one.id) == ""
+
+
+def test_the_runtime_of_a_trial_that_ends_while_another_thread_asks_is_told_or_none() -> None:
+    class Ending:
+        """A fake seat whose trial is there once and gone the next time."""
+
+        runtime = ScriptedRuntime("runtime-0", trial(), Path(), ScriptedEngine(FakeClock()), reuse=True)
+        runs = iter([Run(trial())])
+
+        @property
+        def run(self) -> Run | None:
+            return next(self.runs, None)
+
+    fleet = fleet_of(ScriptedEngine(FakeClock()))
+    fleet._seats = [Ending()]  # type: ignore[list-item]
+    assert [fleet.runtime_of(trial().id) for _ in range(2)] == ["runtime-0", ""]
 
 
 def test_two_slots_are_faster_than_one() -> None:

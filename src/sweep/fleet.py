@@ -129,7 +129,11 @@ class Fleet:
 
     def runtime_of(self, trial_id: str) -> str:
         """Name of the runtime that serves the trial now, empty if none does; another thread may ask."""
-        return next((s.runtime.name for s in self._busy() if s.run is not None and s.run.trial.id == trial_id), "")
+        for seat in list(self._seats):
+            run = seat.run  # read once: it may be gone at any moment
+            if run is not None and run.trial.id == trial_id:
+                return seat.runtime.name
+        return ""
 
     def wait(self, seconds: float) -> list[FleetEvent]:
         """The next events, waiting at most about so long for the first; empty at once if there is no trial.
