@@ -66,6 +66,7 @@ class Bench:
         self.script = script or (lambda trial, warm: Script(metrics=response(trial)))
         self.slots = slots
         self.gpu_hours: float | None = None
+        self.purse = Purse()
         self.engines: list[ScriptedEngine] = []
         self.reuse = True
         self.left: list[ScriptedRuntime] = []
@@ -84,12 +85,13 @@ class Bench:
             sleep=clock.advance,
             reuse=self.reuse,
         )
+        self.purse = Purse(self.gpu_hours, clock=clock)
         campaign = Campaign(
             self.plan,
             store=self.store,
             fleet=fleet,
             observers=[self.observer],
-            purse=Purse(self.gpu_hours, clock=clock),
+            purse=self.purse,
         )
         try:
             return campaign.run()
@@ -441,3 +443,16 @@ def test_a_point_that_ran_out_of_memory_is_not_tried_again_by_the_same_command(t
         with pytest.raises(StageHalted, match="the baseline did not finish"):
             bench.run()
     assert len([t for t in bench.engines[1].started]) == 0
+
+
+def test_on_one_slot_everything_that_a_warm_death_costs_is_paid(tmp_path):
+    deaths = iter([True])
+
+    def script(trial, warm):
+        return Script(dies_at=15, log="a bug") if warm and next(deaths, False) else Script(metrics=response(trial))
+
+    bench = Bench(tmp_path, "stage=minibatch", script=script)
+    bench.run()
+    assert len(bench.trained()) == len(set(bench.trained())) + 1
+    assert bench.purse.spent_seconds == pytest.approx(bench.engines[0].clock(), abs=1.0)
+    assert bench.purse.gpu_hours == bench.purse.spent_seconds / 3600

@@ -316,6 +316,27 @@ def test_a_cold_run_after_a_warm_failure_is_the_last() -> None:
     assert len(engine.started) == 2
 
 
+@pytest.mark.parametrize(
+    ("bad", "starts"),
+    [
+        (Script(dies_at=2), [41.0, 1.0, 2.0 + 41.0]),
+        (Script(reset_error="reset guard: actor weights differ from the snapshot"), [41.0, 1.0 + 41.0]),
+    ],
+)
+def test_what_a_warm_attempt_took_in_vain_is_part_of_the_cold_start(bad: Script, starts: list[float]) -> None:
+    events = run(fleet_of(warm_only(bad)), trial(1e-6), trial(2e-6))
+    assert [e.start_seconds for e in events if isinstance(e, Started)] == pytest.approx(starts)
+    assert [e.start_seconds for e in events if isinstance(e, Ended)] == [0.0, 0.0]
+
+
+def test_a_start_that_comes_to_nothing_is_told_with_the_end_and_so_is_what_was_lost_before_it() -> None:
+    def script(t: Trial, warm: bool) -> Script:
+        return Script(dies_at=2) if warm else Script(never_ready=t != trial(1e-6))
+
+    events = run(fleet_of(ScriptedEngine(FakeClock(), script=script)), trial(1e-6), trial(2e-6))
+    assert [e.start_seconds for e in events if isinstance(e, Ended)] == pytest.approx([0.0, 2.0 + 100.0], abs=0.5)
+
+
 def test_a_first_trial_whose_reset_guard_fails_is_run_without_a_reset() -> None:
     engine = ScriptedEngine(FakeClock(), script=lambda t, warm: Script(reset_error="reset guard: lr is 0.1"))
     assert [type(o) for o in outcomes(run(fleet_of(engine), trial()))] == [Finished]
@@ -411,7 +432,17 @@ def test_a_trial_goes_on_from_its_checkpoint_in_a_runtime_of_its_own_and_has_its
     events = run(fleet)
     last = outcomes(events)[1]
     assert isinstance(last, Finished) and last.curve.steps == tuple(range(1, 11))
+    assert last.wall_seconds == pytest.approx(10.0)  # steps of a second; only four of them were run here
     assert [(r.reuse, r.checkpoint) for r in engine.started] == [(True, None), (False, Checkpoint(6, "global_step_6"))]
+
+
+def test_a_resumed_trial_that_fails_took_its_own_steps_and_not_those_before_its_checkpoint() -> None:
+    one = trial(steps=10)
+    script = Script(dies_at=9, log="CUDA out of memory")
+    checkpoints = {one.id: Checkpoint(6, "global_step_6")}
+    fleet = fleet_of(ScriptedEngine(FakeClock(), script=lambda t, warm: script, checkpoints=checkpoints))
+    fleet.submit(one, resume=True)
+    assert only_failure(run(fleet)).wall_seconds == pytest.approx(3.0)
 
 
 def test_without_a_checkpoint_a_trial_begins_anew_in_the_warm_runtime() -> None:
@@ -448,6 +479,7 @@ def test_a_runtime_that_an_earlier_driver_left_is_adopted_with_all_its_steps_and
     assert fleet.room() == 1
     (outcome,) = outcomes(run(fleet))
     assert isinstance(outcome, Finished) and outcome.curve.steps == (1, 2, 3, 4, 5)
+    assert outcome.wall_seconds == pytest.approx(5.0)  # not only the three that were left
     assert before.started[1].closed and not before.started[0].closed
 
 

@@ -293,10 +293,10 @@ class Campaign:
                 )
                 for observer in self._observers:
                     observer.stepped(run.stage, trial, step, metrics)
-            case Ended(trial, outcome):
+            case Ended(trial, outcome, start_seconds):
                 outcome = self._giving_up.ended(trial.id, outcome)
                 del self._running[trial.id]
-                self._purse.ended(trial.id, outcome)
+                self._purse.ended(trial.id, outcome, start_seconds)
                 self._ended(run, outcome)
 
     def _ended(self, run: Running, outcome: Outcome) -> None:

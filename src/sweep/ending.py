@@ -6,6 +6,7 @@ die noisily after the last step.
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ class Run:
     started_at: float | None = None
     warm: bool = False
     machine: str = ""
+    lost_seconds: float = 0.0  # what the first attempt took that has come to nothing
     rows: dict[int, Mapping[str, float]] = field(default_factory=dict)
 
     @property
@@ -63,16 +65,25 @@ class Ending:
 
 def outcome_of(run: Run, ending: Ending, now: float, log: str, log_path: Path, classify: Classify) -> Outcome:
     """`Diverged` if something stopped it, `Finished` if its last step was logged, else `Failed` with class and log."""
-    trial = run.trial
-    wall = 0.0 if run.started_at is None else now - run.started_at
+    trial, curve = run.trial, Curve.from_rows(run.rows.items())
     if ending.stopped_by:
-        return Diverged(Curve.from_rows(run.rows.items()), ending.stopped_by, wall)
+        return Diverged(curve, ending.stopped_by, _wall_seconds(run, curve, now))
     if run.complete:
-        return Finished(Curve.from_rows(run.rows.items()), wall, run.machine)
+        return Finished(curve, _wall_seconds(run, curve, now), run.machine)
     failure_class, cause = _why(run, ending, log, classify)
     where = f"at step {run.last_step} of {trial.steps}" if run.ready or run.rows else "before its first step"
     message = f"trial {trial.id} ended {where}: {cause}; log: {log_path}"
-    return Failed(failure_class, message, run.last_step, str(log_path), wall)
+    own = curve.since(run.checkpoint.step + 1) if run.checkpoint else curve  # others paid for the steps before
+    return Failed(failure_class, message, run.last_step, str(log_path), _wall_seconds(run, own, now))
+
+
+def _wall_seconds(run: Run, curve: Curve, now: float) -> float:
+    """From the first step to the end, or what the curve's steps took by their own account where that is more.
+
+    Of an adopted or a resumed trial the driver has seen the rest alone: what was before it is told again in no time.
+    """
+    seen = 0.0 if run.started_at is None else now - run.started_at
+    return max(seen, sum(seconds for seconds in curve.step_seconds if math.isfinite(seconds)))
 
 
 def _why(run: Run, ending: Ending, log: str, classify: Classify) -> tuple[FailureClass, str]:

@@ -29,7 +29,8 @@ POLL_SECONDS = 0.2
 class Started:
     """The trial's first step is about to begin, `start_seconds` after the trial was handed to a runtime.
 
-    A trial that is run again cold starts a second time: what was logged before is void.
+    A trial that is run again cold starts a second time: what was logged before is void, and what it took since it
+    was last said to start is part of `start_seconds`.
     """
 
     trial: Trial
@@ -48,10 +49,14 @@ class Stepped:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The trial is over for good; it is not run again by the fleet."""
+    """The trial is over for good; it is not run again by the fleet.
+
+    `start_seconds` were spent on a start that did not come to a first step; `outcome.wall_seconds` is without them.
+    """
 
     trial: Trial
     outcome: Outcome
+    start_seconds: float = 0.0
 
 
 FleetEvent: TypeAlias = Started | Stepped | Ended
@@ -162,7 +167,7 @@ class Fleet:
                 seat.runtime.stop_trial(trial_id, reason)
         for run in [r for r in self._queue if r.trial.id == trial_id]:
             self._queue.remove(run)
-            self._news.append(Ended(run.trial, Diverged(Curve(), reason)))
+            self._news.append(Ended(run.trial, Diverged(Curve(), reason), run.lost_seconds))
 
     def close(self) -> None:
         """End every runtime; trials that were running or waiting get no further event. Safe to call again.
@@ -214,7 +219,7 @@ class Fleet:
             message = f"trial {run.trial.id} could not start: {error}"
             passing = isinstance(error, EngineError)
             failure_class = FailureClass.ENV_FAULT if passing else FailureClass.INFEASIBLE_CONFIG
-            self._news.append(Ended(run.trial, Failed(failure_class, message)))
+            self._news.append(Ended(run.trial, Failed(failure_class, message), run.lost_seconds))
             return
         seat = _Seat(runtime, reuse)
         self._seats.append(seat)
@@ -251,7 +256,7 @@ class Fleet:
             run.ready, run.started_at, run.deadline = True, now, now + self._timeouts.step_seconds
             run.warm, run.machine = event.warm, event.machine
             run.rows.clear()
-            self._news.append(Started(run.trial, run.warm, now - run.given_at))
+            self._news.append(Started(run.trial, run.warm, run.lost_seconds + now - run.given_at))
         elif isinstance(event, ports.Stepped):
             run.rows[event.step] = event.metrics
             run.deadline = now + (self._timeouts.end_seconds if run.complete else self._timeouts.step_seconds)
@@ -275,12 +280,13 @@ class Fleet:
     def _finish(self, seat: _Seat, ending: Ending) -> None:
         run, seat.run = seat.run, None
         assert run is not None
-        log = "" if run.complete or ending.stopped_by else seat.runtime.log_text()
-        outcome = outcome_of(run, ending, self._clock(), log, seat.runtime.log_path, self._classify)
+        now, log = self._clock(), "" if run.complete or ending.stopped_by else seat.runtime.log_text()
+        outcome = outcome_of(run, ending, now, log, seat.runtime.log_path, self._classify)
+        starting = run.lost_seconds + now - run.given_at if run.started_at is None else 0.0
         if deserves_a_cold_run(run, ending, outcome, seat.reuse):
-            self._queue.insert(0, Run(run.trial, cold=True))
+            self._queue.insert(0, Run(run.trial, cold=True, lost_seconds=starting + outcome.wall_seconds))
         else:
-            self._news.append(Ended(run.trial, outcome))
+            self._news.append(Ended(run.trial, outcome, starting))
         if not (seat.reuse and ending.reusable):
             self._dismiss(seat)
 

@@ -1,6 +1,7 @@
 """`Purse`: the GPU-hours that a campaign may spend; `check` ends it when they are gone.
 
-Counts what trials took from their first step, failed attempts included, and the starts of verl in this run.
+Counts what trials took from their first step, failed attempts included, and the starts of verl in this run. A trial
+that goes on from the checkpoint of a failed attempt has the steps before it counted in both: rather too much.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ class Purse:
             self.spent_seconds += outcome.wall_seconds
 
     def started(self, trial_id: str, start_seconds: float) -> None:
-        """The trial's first step begins after so many seconds of starting."""
+        """The trial's first step begins after so many seconds; where it begins anew, what ran in vain is in them."""
         self.spent_seconds += start_seconds
         self._began[trial_id] = self.clock()
 
-    def ended(self, trial_id: str, outcome: Outcome) -> None:
-        """The trial, or an attempt at it, is over."""
+    def ended(self, trial_id: str, outcome: Outcome, start_seconds: float = 0.0) -> None:
+        """The trial, or an attempt at it, is over; `start_seconds` were spent on a start that came to no first step."""
         self._began.pop(trial_id, None)
-        self.spent_seconds += outcome.wall_seconds
+        self.spent_seconds += start_seconds + outcome.wall_seconds
         if outcome.wall_seconds > 0:
             self._took.append(outcome.wall_seconds)
 
