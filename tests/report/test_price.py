@@ -53,6 +53,16 @@ def test_hours_are_shared_by_the_trials_at_once_and_gpu_hours_are_not():
     assert "nothing was started" in text
 
 
+def test_without_a_number_of_slots_the_hours_are_those_of_one_trial_at_a_time_and_said_to_be():
+    prices = stage_prices(GPU, [], {})
+    known = {TRAINING: 36.0}
+    one = price_text(replace(GPU, slots=1), prices, known)
+    any_number = price_text(replace(GPU, slots=0), prices, known)
+    assert any_number.splitlines()[:-2] == one.splitlines()[:-2]
+    assert "one trial at a time" in one
+    assert "as many trials at once as the cluster has room for, the hours are those of one at a time" in any_number
+
+
 def test_a_stage_alone_is_priced_alone():
     alone = replace(CPU, wanted=("kl",))
     assert [p.stage for p in stage_prices(alone, [], {})] == ["kl"]

@@ -78,8 +78,14 @@ def _pace(plan: CampaignPlan, seconds: Mapping[Measure, float]) -> str:
     if not seconds:
         return "the time of a step is not known before a trial of this campaign has finished: hours cannot be told"
     known = ", ".join(f"{value:.3g} s a step of {measure.value}" for measure, value in seconds.items())
-    at_once = "one trial at a time" if plan.slots == 1 else f"{plan.slots} trials at once"
-    return f"{known}: medians of this campaign's finished trials; {at_once}; starting verl not counted"
+    return f"{known}: medians of this campaign's finished trials; {_at_once(plan.slots)}; starting verl not counted"
+
+
+def _at_once(slots: int) -> str:
+    """How many trials the hours are for."""
+    if slots == 0:
+        return "as many trials at once as the cluster has room for, the hours are those of one at a time"
+    return "one trial at a time" if slots == 1 else f"{slots} trials at once"
 
 
 def _row(
@@ -95,7 +101,7 @@ def _row(
     unknown = " and unknown" if any(p.most and p.measure not in seconds for p in prices) else ""
     hours = [sum(n * p.steps * seconds[p.measure] for n, p in ends) / 3600 for ends in _ends(timed)]
     gpu_hours = _span(*(f"{h * plan.model.gpus:.2g}" for h in hours)) + unknown if plan.model.needs_gpu else "none"
-    return name, trials, steps, _span(*(f"{h / plan.slots:.2g}" for h in hours)) + unknown, gpu_hours
+    return name, trials, steps, _span(*(f"{h / max(1, plan.slots):.2g}" for h in hours)) + unknown, gpu_hours
 
 
 def _ends(prices: Sequence[StagePrice]) -> tuple[list[tuple[int, StagePrice]], list[tuple[int, StagePrice]]]:
