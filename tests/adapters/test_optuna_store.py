@@ -22,6 +22,7 @@ from sweep.adapters.optuna_store import OptunaStore
 from sweep.adapters.proposer import Proposer, worth_learning
 from sweep.adapters.shelf import Entry
 from sweep.adapters.storage import open_storage
+from sweep.adapters.study_log import StudyLog
 from sweep.adapters.trial_attributes import PART_CHARACTERS
 from sweep.core.curve import METRICS, Curve
 from sweep.core.failure import FailureClass
@@ -178,7 +179,7 @@ def test_a_trial_that_another_program_closed_is_a_failure_and_its_late_result_is
     store = OptunaStore.open(url, "a1")
     run(store, 0.002, 0.4)
     store.intend(kl, proposal(), trial())
-    open_storage(url).set_trial_state_values(studied(url)[1]._trial_id, TrialState.FAIL)
+    closed_by_another_program(url, 1)
     store.settle(kl, trial(), finished(0.61), score(0.61))
     for view in (store, OptunaStore.open(url, "a1", driver=False)):
         record = view.records(kl)[1]
@@ -188,6 +189,79 @@ def test_a_trial_that_another_program_closed_is_a_failure_and_its_late_result_is
         assert found is not None and to_json(found) == to_json(finished(0.61))
         view.close()
     assert studied(url)[1].state == TrialState.FAIL
+
+
+def closed_by_another_program(url: str, number: int = 0, state: TrialState = TrialState.FAIL) -> None:
+    open_storage(url).set_trial_state_values(studied(url)[number]._trial_id, state)
+
+
+def test_an_attempt_of_a_trial_that_another_program_closed_fails_and_the_next_one_begins_as_a_trial_of_its_own(
+    url: str,
+) -> None:
+    store = OptunaStore.open(url, "a1")
+    store.intend(kl, proposal(), trial())
+    closed_by_another_program(url)
+    store.fail_attempt(kl, trial(), failed(FailureClass.ENV_FAULT, "no route to host"))
+    (record,) = store.records(kl)
+    assert isinstance(record.outcome, Failed) and record.outcome.message == "closed as FAIL by another program"
+    store.intend(kl, proposal(), trial())
+    store.settle(kl, trial(), finished(0.5), score(0.5))
+    assert store.records(kl)[0].finished is not None
+    store.close()
+    assert [t.state for t in studied(url)] == [TrialState.FAIL, TrialState.COMPLETE]
+
+
+def test_a_next_attempt_at_a_trial_that_another_program_closed_keeps_the_attempts_before(url: str) -> None:
+    store = OptunaStore.open(url, "a1")
+    store.intend(kl, proposal(), trial())
+    store.fail_attempt(kl, trial(), failed(FailureClass.ENV_FAULT, "no route to host"))
+    closed_by_another_program(url)
+    store.intend(kl, proposal(), trial())
+    assert store.records(kl)[0].outcome is None
+    before = [f.message for f in store.attempts(kl, trial().id) if f is not None]
+    assert before == ["no route to host", "closed as FAIL by another program"]
+    store.settle(kl, trial(), finished(0.5), score(0.5))
+    store.close()
+    again = OptunaStore.open(url, "a1", driver=False)
+    assert again.records(kl)[0].finished is not None
+    assert len(again.attempts(kl, trial().id)) == 3
+    again.close()
+
+
+def test_an_orphan_that_another_program_closed_after_the_campaign_was_opened_is_begun_again(url: str) -> None:
+    store = OptunaStore.open(url, "a1")
+    store.intend(kl, proposal(), trial())
+    store.close()
+    store = OptunaStore.open(url, "a1")
+    closed_by_another_program(url)
+    assert [o.record.trial.id for o in store.orphans()] == [trial().id]
+    store.intend(kl, proposal(), trial())
+    assert store.orphans() == ()
+    store.settle(kl, trial(), finished(0.5), score(0.5))
+    assert store.records(kl)[0].finished is not None
+    store.close()
+
+
+def test_a_trial_that_its_first_driver_closes_while_the_next_one_opens_the_campaign_is_as_it_was_settled(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = OptunaStore.open(url, "a1")
+    store.intend(kl, proposal(), trial())
+    with monkeypatch.context() as patch:
+        patch.setattr("sweep.adapters.study_log.StudyLog.tell", lambda *_: None)
+        store.settle(kl, trial(), finished(0.5), score(0.5))
+    store.close()
+    tell = StudyLog.tell
+
+    def told_meanwhile(log: StudyLog, optuna_id: int, outcome: Outcome, value: Score | None) -> None:
+        tell(log, optuna_id, outcome, value)
+        tell(log, optuna_id, outcome, value)
+
+    monkeypatch.setattr("sweep.adapters.study_log.StudyLog.tell", told_meanwhile)
+    store = OptunaStore.open(url, "a1")
+    assert store.records(kl)[0].finished is not None
+    store.close()
+    assert (studied(url)[0].state, studied(url)[0].value) == (TrialState.COMPLETE, 0.5)
 
 
 def test_a_driver_that_was_out_of_touch_still_hands_in_its_result_and_then_stops(url: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,8 @@ class Shelf:
     """
 
     def __init__(self, stage_name: str, log: StudyLog, driver: bool) -> None:
+        from optuna.exceptions import UpdateFinishedTrialError
+
         self.stage_name, self._log = stage_name, log
         self.entries: dict[str, Entry] = {}
         self.attributes = log.attributes()
@@ -77,7 +80,8 @@ class Shelf:
                 continue  # not ours: made by hand
             self._begun += 1
             if driver and not trial.state.is_finished() and stored.record.outcome is not None:
-                log.tell(trial._trial_id, stored.record.outcome, stored.score)
+                with suppress(UpdateFinishedTrialError):
+                    log.tell(trial._trial_id, stored.record.outcome, stored.score)
             entry = self._put(_as_closed(trial, stored), trial._trial_id)
             entry.orphaned, entry.sampler_state = entry.open, trial.system_attrs
 
@@ -118,20 +122,18 @@ class Shelf:
         """The trial, or the next attempt of an open one, is recorded as about to start."""
         entry = self.entries.get(trial.id)
         asked = self._proposer is not None and self._proposer.asked(proposal)
-        if entry is not None and entry.open:
-            self._begin_attempt(entry, asked)
-        elif entry is not None and entry.record.finished is not None:
+        if entry is not None and entry.open and self._attempt_begun(entry, asked):
+            return
+        if entry is not None and entry.record.finished is not None:
             self.discard(proposal)  # the sampler knows the value of this point
         else:
             self._begin(stage, proposal, trial, (*(entry.attempts if entry else ()), None))
 
     def fail_attempt(self, trial: Trial, failure: Failed) -> None:
-        """The attempt is recorded as failed, the trial stays open."""
+        """The attempt is recorded as failed, the trial stays open unless another program has closed it."""
         entry = self._entry(trial)
         if entry.open and entry.attempts[-1] is None:
-            attempts = (*entry.attempts[:-1], failure)
-            self._log.write(entry.optuna_id, [("attempts", attempts_to_json(attempts))])
-            entry.attempts = attempts
+            self._write_attempts(entry, (*entry.attempts[:-1], failure))
 
     def settle(self, trial: Trial, outcome: Outcome, score: Score | None) -> None:
         """The trial has its outcome; one that it has already stands, and a different one is kept as late."""
@@ -171,15 +173,29 @@ class Shelf:
         if self._proposer is not None:
             self._proposer.begun(record, of_trial)
 
-    def _begin_attempt(self, entry: Entry, asked: bool) -> None:
+    def _attempt_begun(self, entry: Entry, asked: bool) -> bool:
+        """Whether the open trial has its next attempt: False if another program has closed it."""
         if asked:
             raise StoreError(
                 f"trial {entry.record.trial.id} of stage {self.stage_name} is running; a proposal that repeats it must "
                 "be discarded, not begun"
             )
-        attempts = (*entry.attempts, None)
-        self._log.write(entry.optuna_id, [("attempts", attempts_to_json(attempts))])
-        entry.attempts, entry.orphaned = attempts, False
+        if not self._write_attempts(entry, (*entry.attempts, None)):
+            return False
+        entry.orphaned = False
+        return True
+
+    def _write_attempts(self, entry: Entry, attempts: tuple[Failed | None, ...]) -> bool:
+        """Whether the trial has these attempts: False if another program has closed it, and the entry then shows it."""
+        from optuna.exceptions import UpdateFinishedTrialError
+
+        try:
+            self._log.write(entry.optuna_id, [("attempts", attempts_to_json(attempts))])
+        except UpdateFinishedTrialError:
+            self.refresh(entry)
+            return False
+        entry.attempts = attempts
+        return True
 
     def _keep_late(self, entry: Entry, outcome: Outcome) -> None:
         trial_id, settled = entry.record.trial.id, entry.record.outcome
@@ -225,7 +241,8 @@ def _as_closed(trial: FrozenTrial, stored: Stored) -> Stored:
     if not trial.state.is_finished() or stored.record.outcome is not None:
         return stored
     gone = Failed(FailureClass.UNKNOWN, f"closed as {trial.state.name} by another program")
-    return replace(stored, record=replace(stored.record, outcome=gone), attempts=(*stored.attempts[:-1], gone))
+    ended = stored.attempts if stored.attempts[-1] is not None else stored.attempts[:-1]
+    return replace(stored, record=replace(stored.record, outcome=gone), attempts=(*ended, gone))
 
 
 def _late_outcomes(attributes: dict[str, Any]) -> Iterator[tuple[str, Outcome]]:
