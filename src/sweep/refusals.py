@@ -31,12 +31,27 @@ def refuse_bad_request(plan: CampaignPlan) -> None:
     """Raises: ConfigError: if an earlier campaign or a sampler does not exist, or a range cannot be searched."""
     from sweep.adapters.search_space import distributions, sampler
 
-    if plan.earlier is not None and missing_file(plan.earlier_url):
-        raise ConfigError(f"campaign {plan.earlier} was never run: there is no {plan.earlier_url}; leave earlier out")
+    if plan.earlier is not None:
+        _refuse_unknown(plan.earlier, plan.earlier_url)
     for stage in (plan.stage(name) for name in plan.wanted):
         if isinstance(stage.rule, SearchRule):
             distributions(stage)
             sampler(stage, stage.rule, plan.seeds[0])
+
+
+def _refuse_unknown(earlier: str, url: str) -> None:
+    """Raises: ConfigError: if the campaign has begun no stage in this storage. Makes no file."""
+    from sweep.adapters.optuna_store import campaigns
+    from sweep.adapters.redaction import redacted
+
+    if missing_file(url):
+        raise ConfigError(f"campaign {earlier} was never run: there is no {url}; leave earlier out")
+    held = campaigns(url)
+    if earlier not in held:
+        raise ConfigError(
+            f"campaign {earlier} was never run: {redacted(url)} has {', '.join(held) or 'no campaign'}; name one that "
+            "was, or leave earlier out"
+        )
 
 
 def refuse_without_upstream(plan: CampaignPlan) -> None:

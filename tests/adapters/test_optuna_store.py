@@ -18,7 +18,7 @@ import pytest
 from optuna.trial import TrialState
 
 from sweep.adapters.lease import Holder, Lease
-from sweep.adapters.optuna_store import OptunaStore
+from sweep.adapters.optuna_store import OptunaStore, campaigns
 from sweep.adapters.proposer import Proposer, worth_learning
 from sweep.adapters.shelf import Entry
 from sweep.adapters.storage import open_storage
@@ -327,6 +327,8 @@ def test_campaigns_in_one_storage_do_not_see_each_other(url: str) -> None:
     assert second.find(trial({KL: 0.002}).id) is None
     first.close()
     second.close()
+    open_storage(url).create_new_study([optuna.study.StudyDirection.MAXIMIZE], "by hand")
+    assert campaigns(url) == ("a", "a1")
 
 
 def test_a_changed_search_space_names_every_change_and_both_ways_out(url: str) -> None:

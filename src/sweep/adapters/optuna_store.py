@@ -27,6 +27,26 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+def campaigns(url: str) -> tuple[str, ...]:
+    """The names of the campaigns that have begun a stage in this storage.
+
+    Raises:
+        StoreError: if the storage cannot be opened.
+    """
+    storage = open_storage(url)
+    try:
+        return tuple(sorted({campaign for campaign, _ in _studies(storage)}))
+    finally:
+        storage.remove_session()
+
+
+def _studies(storage: BaseStorage, patience_seconds: float = PATIENCE_SECONDS) -> list[tuple[str, str]]:
+    """Campaign and stage of every study of ours."""
+    studies = patiently(storage.get_all_studies, "list the studies", patience_seconds)
+    parts = [study.study_name.partition("/") for study in studies]
+    return [(campaign, stage_name) for campaign, slash, stage_name in parts if slash]
+
+
 class OptunaStore:
     """Implements `sweep.ports.Store`. Made by `OptunaStore.open`."""
 
@@ -44,10 +64,8 @@ class OptunaStore:
         self._patience_seconds = patience_seconds
         self._shelves: dict[str, Shelf] = {}
         self._checked: dict[str, Stage] = {}
-        studies = patiently(storage.get_all_studies, "list the studies", patience_seconds)
-        for study in studies:
-            of_campaign, slash, stage_name = study.study_name.partition("/")
-            if (of_campaign, slash) == (campaign, "/"):
+        for of_campaign, stage_name in _studies(storage, patience_seconds):
+            if of_campaign == campaign:
                 self._open_shelf(stage_name)
 
     @classmethod

@@ -1,0 +1,48 @@
+"""What is refused before a campaign starts; nothing is written for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweep.adapters.optuna_store import OptunaStore
+from sweep.config import compose, to_plan
+from sweep.core.plan import CampaignPlan
+from sweep.errors import ConfigError
+from sweep.refusals import refuse_bad_request
+from tests.adapters.store_stages import kl, proposal, trial
+
+
+def planned(runs: Path, *asked: str) -> CampaignPlan:
+    return to_plan(compose(["engine=rehearsal", f"runs={runs}", "campaign=new", *asked]))
+
+
+def held(url: str, *campaigns: str) -> str:
+    """The storage with a trial of each campaign."""
+    for name in campaigns:
+        store = OptunaStore.open(url, name)
+        store.intend(kl, proposal(), trial())
+        store.close()
+    return url
+
+
+def test_a_mistyped_earlier_campaign_is_refused_with_those_that_a_shared_storage_has(tmp_path: Path) -> None:
+    url = held(f"sqlite:///{tmp_path}/shared.db", "h200", "a100")
+    refuse_bad_request(planned(tmp_path / "runs", f"storage={url}", "earlier=h200"))
+    with pytest.raises(ConfigError, match=r"campaign h20 was never run: .*shared\.db has a100, h200; name one"):
+        refuse_bad_request(planned(tmp_path / "runs", f"storage={url}", "earlier=h20"))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_earlier_campaign_without_a_file_or_without_a_stage_in_it_is_refused(tmp_path: Path) -> None:
+    plan = planned(tmp_path, "earlier=other")
+    with pytest.raises(ConfigError, match="campaign other was never run: there is no "):
+        refuse_bad_request(plan)
+    assert list(tmp_path.iterdir()) == []
+    held(plan.earlier_url)
+    OptunaStore.open(plan.earlier_url, "other").close()
+    with pytest.raises(ConfigError, match=r"campaign other was never run: .*optuna\.db has no campaign"):
+        refuse_bad_request(plan)
+    held(plan.earlier_url, "other")
+    refuse_bad_request(plan)
