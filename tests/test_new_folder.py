@@ -42,6 +42,7 @@ def test_once_opened_all_of_it_goes_until_the_campaign_begins(tmp_path):
             folder.begin()
         folder.drop_unless_begun()
         assert path.exists() == begins
+        assert list(tmp_path.iterdir()) == ([path] if begins else [])
 
 
 def test_a_folder_that_was_there_stays(tmp_path):

@@ -1,4 +1,4 @@
-"""What a campaign on GPUs is watched by, put together as a run does it, with samplers that play readings."""
+"""A campaign put together as a run does it: what it is watched by, and how it ends when closing goes wrong."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from sweep.core.trial import Trial
 from sweep.engines.rehearsal.engine import RehearsalEngine
 from sweep.engines.verl.engine import VerlEngine
 from sweep.engines.verl.environment import Machine, cpu_engine, gpu_engine
+from sweep.errors import ConfigError
 from sweep.fleet import Fleet
 from sweep.ports import CampaignInfo
 from tests.adapters.test_hardware_watch import ScriptedSampler, reading
@@ -74,3 +75,31 @@ def test_what_a_gpu_machine_lacks_is_said_and_a_cpu_lacks_nothing() -> None:
     ]
     assert VerlEngine(Launcher(), cpu_engine()).notices() == ()  # type: ignore[arg-type]
     assert RehearsalEngine(slots=1, base=NOTHING, steps=5).notices() == ()
+
+
+def rehearse(runs: Path, *asked: str) -> bool:
+    small = ["engine=rehearsal", "model=qwen2.5-0.5b", "stage=minibatch", "budget.steps=8", "campaign=a1"]
+    config = compose([*small, f"runs={runs}", *asked])
+    return wiring.run_campaign(config, to_plan(config))
+
+
+def test_a_refused_driver_removes_its_folder_while_it_holds_the_campaign_and_not_that_of_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close, folder = OptunaStore.close, tmp_path / "a1"
+
+    def next_driver_begins(store: OptunaStore) -> None:
+        assert not folder.exists()
+        close(store)
+        folder.mkdir()
+        (folder / "optuna.db").touch()
+
+    def too_small(engine: RehearsalEngine, trial: Trial) -> None:
+        assert (folder / "optuna.db").exists()
+        raise ConfigError("the cluster is too small")
+
+    monkeypatch.setattr(OptunaStore, "close", next_driver_begins)
+    monkeypatch.setattr(RehearsalEngine, "check", too_small)
+    with pytest.raises(ConfigError, match="too small"):
+        rehearse(tmp_path)
+    assert (folder / "optuna.db").exists()

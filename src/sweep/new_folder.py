@@ -5,6 +5,7 @@ Only what this driver made goes, and only before the campaign begins: a folder t
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -41,6 +42,13 @@ class NewFolder:
         self._begun = True
 
     def drop_unless_begun(self) -> None:
-        """Remove the folder with all that was made for a campaign that never began."""
+        """Remove the folder with all that was made for a campaign that never began.
+
+        Call it while this driver holds the campaign: who takes it next may make the folder anew. It goes at once,
+        so that nobody begins in one that is half removed.
+        """
         if not self._begun:
-            shutil.rmtree(self.path, ignore_errors=True)
+            aside = self.path.with_name(f".{self.path.name}-{os.getpid()}")
+            with suppress(OSError):
+                self.path.rename(aside)
+                shutil.rmtree(aside, ignore_errors=True)

@@ -53,8 +53,8 @@ def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
         finally:
             engine.close()
     finally:
+        folder.drop_unless_begun()  # before anybody else can take the campaign and begin in it
         store.close()
-        folder.drop_unless_begun()
 
 
 def price(plan: CampaignPlan) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -106,6 +107,20 @@ def test_a_driver_that_lost_its_campaign_does_not_free_it_for_others_on_its_way_
     mine.release()
     mine.release()
     assert rows(url) == []
+
+
+def test_a_lease_whose_database_is_gone_is_let_go_without_a_word_and_makes_none(tmp_path: Path) -> None:
+    folder = tmp_path / "a1"
+    for made_anew in (False, True):
+        lease = Lease.take(f"sqlite:///{folder}/optuna.db", "a1")
+        lease._engine.dispose()  # with no connection left to the file that is gone
+        shutil.rmtree(folder)
+        if made_anew:
+            theirs = Lease.take(f"sqlite:///{folder}/optuna.db", "a1", holder=elsewhere())
+        lease.release()
+        assert folder.exists() == made_anew
+    theirs.check()
+    theirs.release()
 
 
 def test_a_removed_lease_counts_as_lost(url: str) -> None:
