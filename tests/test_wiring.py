@@ -18,12 +18,13 @@ from sweep.core.trial import Trial
 from sweep.engines.rehearsal.engine import RehearsalEngine
 from sweep.engines.verl.engine import VerlEngine
 from sweep.engines.verl.environment import Machine, cpu_engine, gpu_engine
-from sweep.errors import ConfigError
+from sweep.errors import BudgetSpent, ConfigError, EngineError
 from sweep.fleet import Fleet
 from sweep.ports import CampaignInfo
 from tests.adapters.test_hardware_watch import ScriptedSampler, reading
 from tests.adapters.test_mlflow_tracker import Reader
 from tests.fakes import FakeClock, Script, ScriptedEngine
+from tests.fakes_store import RecordingObserver
 
 NEVER = 1e12
 """Unix time after which no reading lies: the observers' own clock runs while the test does."""
@@ -77,10 +78,60 @@ def test_what_a_gpu_machine_lacks_is_said_and_a_cpu_lacks_nothing() -> None:
     assert RehearsalEngine(slots=1, base=NOTHING, steps=5).notices() == ()
 
 
+@pytest.fixture
+def observer(monkeypatch: pytest.MonkeyPatch) -> RecordingObserver:
+    """The only one that campaigns of this test have."""
+    observer = RecordingObserver()
+    monkeypatch.setattr(wiring, "_observers", lambda *_: [observer])
+    return observer
+
+
 def rehearse(runs: Path, *asked: str) -> bool:
     small = ["engine=rehearsal", "model=qwen2.5-0.5b", "stage=minibatch", "budget.steps=8", "campaign=a1"]
     config = compose([*small, f"runs={runs}", *asked])
     return wiring.run_campaign(config, to_plan(config))
+
+
+def stuck(*_: object) -> None:
+    raise EngineError("gpu memory was not given back")
+
+
+@pytest.mark.parametrize("part", [Fleet, RehearsalEngine])
+def test_a_campaign_that_is_done_has_its_summary_and_ended_views_before_an_error_of_closing_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, observer: RecordingObserver, part: type
+) -> None:
+    monkeypatch.setattr(part, "close", stuck)
+    with pytest.raises(EngineError, match="not given back"):
+        rehearse(tmp_path)
+    assert (tmp_path / "a1" / "summary.json").exists()
+    assert observer.named("campaign_ended") == [(0,)]
+
+
+@pytest.mark.parametrize("part", [Fleet, RehearsalEngine])
+def test_an_error_of_closing_does_not_hide_what_ended_the_campaign(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    observer: RecordingObserver,
+    part: type,
+) -> None:
+    monkeypatch.setattr(part, "close", stuck)
+    with pytest.raises(BudgetSpent):
+        rehearse(tmp_path, "budget.gpu_hours=1e-9")
+    assert "not given back" in caplog.text
+    assert observer.named("campaign_ended") == [(BudgetSpent.exit_code,)]
+
+
+def test_views_are_ended_whatever_breaks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, observer: RecordingObserver
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Fleet, "close", broken)
+    with pytest.raises(RuntimeError, match="a bug"):
+        rehearse(tmp_path)
+    assert len(observer.named("campaign_ended")) == 1
 
 
 def test_a_refused_driver_removes_its_folder_while_it_holds_the_campaign_and_not_that_of_the_next_one(

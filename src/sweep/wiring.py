@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweep.campaign import Campaign, Screen, trial_folder
+from sweep.closing import closed_after
 from sweep.config import sources
 from sweep.config_schema import CampaignConfig
 from sweep.core import verl_keys as keys
@@ -47,11 +48,9 @@ def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
         screen = _screen(plan, paths)
         _refuse_impossible_base(plan, screen)
         engine = start_engine(plan, paths)
-        try:
+        with closed_after(engine.close):
             engine.check(_base_trial(plan))
             return _run(plan, store, engine, folder, screen, paths)
-        finally:
-            engine.close()
     finally:
         folder.drop_unless_begun()  # before anybody else can take the campaign and begin in it
         store.close()
@@ -79,6 +78,9 @@ def _run(
     from sweep.report.summary import write_summary
 
     info = CampaignInfo(plan.name, folder.path, plan.wanted, plan.configuration)
+    versions = engine.versions()
+    for notice in engine.notices():
+        say(notice)
     fleet = Fleet(
         engine,
         folder_of=lambda trial: trial_folder(plan, trial).resolve(),
@@ -93,30 +95,33 @@ def _run(
         fleet=fleet,
         observers=observers,
         screen=screen,
-        versions=engine.versions(),
+        versions=versions,
         purse=Purse(plan.gpu_hours, plan.model.gpus),
     )
     code = 1
-    for notice in engine.notices():
-        say(notice)
-    for observer in observers:
-        observer.campaign_started(info)
-    folder.begin()
+    left: SweepError | None = None
     try:
-        campaign.run()
-        code = 0
+        for observer in observers:
+            observer.campaign_started(info)
+        folder.begin()
+        with closed_after(fleet.close):
+            campaign.run()
+            code = 0
     except SweepError as error:
-        code = error.exit_code
-        if not isinstance(error, StoreError) and (failures := failure_lines(plan, store)):
-            say("\n".join(failures))
-        raise
+        if code != 0:
+            code = error.exit_code
+            if not isinstance(error, StoreError) and (failures := failure_lines(plan, store)):
+                say("\n".join(failures))
+            raise
+        left = error
     finally:
-        fleet.close()
         for observer in observers:
             observer.campaign_ended(code)
     command = (lambda trial: _best_script(trial, plan, paths)) if plan.engine == "verl" else None
     summary = write_summary(plan, store, folder.path, command)
     say(summary.text)
+    if left is not None:
+        raise left
     return summary.failed_trials > 0
 
 
