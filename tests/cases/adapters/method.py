@@ -26,7 +26,7 @@ from sweep.core.token_budget import (
     token_clamp,
 )
 from sweep.core.trial import Trial
-from sweep.engines.verl.plugins.kl_band import KlBandSettings, at_bound, next_coefficient
+from sweep.core.kl_band import KlBandSettings, at_bound, next_coefficient
 from sweep.health.preflight import Facts, preflight
 from sweep.stages import decide
 from sweep.stages.eta import rollout_note

@@ -83,6 +83,11 @@ def test_the_controller_moves_the_logged_coefficient_at_its_interval() -> None:
     assert len(set(run(steps=200).curve.kl_coef)) == 1
 
 
+def test_the_simulated_controller_moves_as_the_real_one_does() -> None:
+    start = Overrides.of({keys.KL_TYPE: "band", keys.KL_COEF: 0.05})
+    assert run(start, steps=300).curve.kl_coef[::100] == pytest.approx((0.05, 0.04, 0.032))
+
+
 def test_two_batch_sizes_give_back_the_surfaces_gradient_noise_scale() -> None:
     small, large = (run(Overrides.of({keys.MINI_BATCH: m}), steps=500).curve.grad_norm for m in (64, 256))
     found = gradient_noise_scale(small, large, small_batch=64, large_batch=256)

@@ -82,6 +82,29 @@ def test_settings_of_no_knob_change_nothing() -> None:
     assert PLAIN.truth(Overrides.of({"trainer.test_freq": 5})) == PLAIN.truth(NOTHING)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (keys.KL_COEF, 0),
+        (keys.ACTOR_LR, 0),
+        (keys.MINI_BATCH, 0),
+        (keys.MINI_BATCH, "abc"),
+        (keys.TRAIN_BATCH, True),
+        (keys.MAX_BATCHED_TOKENS, -1),
+        (keys.LAM, 1.5),
+        (keys.BAND_INTERVAL, 0),
+        (keys.BAND_HIGH, "wide"),
+    ],
+)
+def test_a_base_that_no_training_could_run_with_is_refused(key: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=key.rpartition(".")[2]):
+        PLAIN.around(Overrides.of({keys.KL_TYPE: "band", key: value}), 50)
+
+
+def test_a_trial_may_be_without_a_penalty() -> None:
+    assert PLAIN.truth(Overrides.of({keys.KL_COEF: 0})).efficiency(STEPS) > 0
+
+
 TINY = Overrides.of({keys.MINI_BATCH: 16, keys.TRAIN_BATCH: 32, keys.ACTOR_LR: 5e-4, keys.MAX_BATCHED_TOKENS: 512})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweep.core import verl_keys as keys
+from sweep.core.kl_band import KlBandSettings
 from sweep.health.preflight import Facts, Severity
 
 from .sound import codes, only
@@ -93,30 +94,47 @@ def test_a_band_with_the_articles_numbers_is_fine() -> None:
     "broken",
     [
         {keys.BAND_LOW: 0.18},
-        {keys.BAND_LOW: -0.01},
-        {keys.BAND_RAISE: 1.0},
-        {keys.BAND_LOWER: 1.0},
+        {keys.BAND_RAISE: 0.9},
+        {keys.BAND_LOWER: 1.1},
         {keys.BAND_LOWER: 0.0},
         {keys.BAND_INTERVAL: 0},
         {keys.BAND_INTERVAL: 2.5},
-        {keys.COEF_MIN: 0.01},
-        {keys.COEF_MIN: 0.0},
-        {keys.KL_COEF: 0.02},
-        {keys.KL_COEF: 0.0001},
+        {keys.COEF_MIN: 0.02},
+        {keys.COEF_MIN: -0.001},
         {keys.BAND_HIGH: "wide"},
+        {keys.BAND_HIGH: True},
     ],
 )
 def test_a_band_that_contradicts_itself_is_an_error(broken: dict[str, object]) -> None:
     assert only("BAND_INVALID", {**BAND, **broken}).severity is Severity.ERROR
 
 
-@pytest.mark.parametrize("coefficient", [0.0005, 0.01])
-def test_a_coefficient_at_the_edge_of_its_bounds_is_inside(coefficient: float) -> None:
-    assert "BAND_INVALID" not in codes({**BAND, keys.KL_COEF: coefficient})
+@pytest.mark.parametrize(
+    "allowed",
+    [
+        {keys.BAND_RAISE: 1.0},
+        {keys.BAND_LOWER: 1.0},
+        {keys.BAND_INTERVAL: 1},
+        {keys.COEF_MIN: 0.0},
+        {keys.COEF_MIN: 0.001, keys.COEF_MAX: 0.001},
+    ],
+)
+def test_what_the_controller_runs_with_is_no_error(allowed: dict[str, object]) -> None:
+    assert codes({**BAND, **allowed}) == []
+    KlBandSettings.of({key.rpartition(".")[2]: value for key, value in allowed.items()})
 
 
-def test_a_band_needs_a_penalty_and_its_settings_need_the_band() -> None:
-    assert "BAND_WITHOUT_KL" in codes({keys.KL_TYPE: "band"})
+@pytest.mark.parametrize(("coefficient", "outside"), [(0.0005, False), (0.01, False), (0.00049, True), (0.011, True)])
+def test_a_start_outside_the_controllers_bounds_is_a_warning(coefficient: float, outside: bool) -> None:
+    assert ("BAND_START_OUTSIDE" in codes({**BAND, keys.KL_COEF: coefficient})) is outside
+    in_loss = {keys.KL_TYPE: "band", keys.KL_LOSS: True, keys.KL_LOSS_COEF: coefficient}
+    assert codes(in_loss) == (["BAND_START_OUTSIDE"] if outside else [])
+
+
+def test_a_band_needs_a_kl_term_of_either_kind_and_its_settings_need_the_band() -> None:
+    assert only("BAND_WITHOUT_KL", {keys.KL_TYPE: "band"}).severity is Severity.ERROR
+    assert codes({keys.KL_TYPE: "band", keys.KL_LOSS: True}) == []
+    assert "BAND_WITHOUT_KL" not in codes(BAND)
     assert "BAND_UNUSED" in codes({**ON, keys.BAND_LOW: 0.04})
 
 

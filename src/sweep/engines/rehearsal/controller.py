@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from sweep.core.kl_band import next_coefficient
 from sweep.engines.rehearsal.knobs import DEFAULT_KNOBS, Knobs
 
 KL_ANSWER = 0.6
@@ -26,16 +27,11 @@ def coefficients(knobs: Knobs, readings: int) -> list[float]:
     """The coefficient during each interval: the configured one, then as the controller moved it, if one is on."""
     values = [knobs.kl_coef]
     for _ in range(readings - 1):
-        values.append(_moved(knobs, values[-1]) if knobs.banded else values[-1])
+        kl = kl_nats(values[-1], knobs.lr)
+        values.append(values[-1] if knobs.band is None else next_coefficient(values[-1], kl, knobs.band))
     return values
 
 
 def settled_coefficient(knobs: Knobs) -> float:
     """Geometric mean of the coefficient over a trial."""
     return math.exp(sum(math.log(max(c, SMALLEST_COEF)) for c in coefficients(knobs, READINGS)) / READINGS)
-
-
-def _moved(knobs: Knobs, coef: float) -> float:
-    kl = kl_nats(coef, knobs.lr)
-    factor = knobs.band_raise if kl > knobs.band_high else knobs.band_lower if kl < knobs.band_low else 1.0
-    return min(knobs.coef_max, max(knobs.coef_min, coef * factor)) if factor != 1.0 else coef

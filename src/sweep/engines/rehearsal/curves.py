@@ -16,7 +16,7 @@ import numpy as np
 from sweep.core.curve import METRICS, Curve
 from sweep.core.trial import Trial
 from sweep.engines.rehearsal import controller
-from sweep.engines.rehearsal.knobs import knobs_of
+from sweep.engines.rehearsal.knobs import Knobs, knobs_of
 from sweep.engines.rehearsal.surface import Surface, Truth
 
 RESPONSE_TOKENS = 101.0
@@ -168,10 +168,10 @@ def _times(noise: Noise, truth: Truth, pace: float, tokens: float, draw: _Draw) 
     }
 
 
-def _coefficient(knobs: Any, steps: int) -> Any:
+def _coefficient(knobs: Knobs, steps: int) -> Any:
     """The KL coefficient at every step, moved by the controller if one is on."""
-    values = controller.coefficients(knobs, steps // knobs.band_interval + 1)
-    return np.repeat(values, knobs.band_interval)[:steps]
+    interval = int(knobs.band.band_interval) if knobs.band else steps
+    return np.repeat(controller.coefficients(knobs, steps // interval + 1), interval)[:steps]
 
 
 def _break_off(columns: dict[str, Any], truth: Truth, steps: int) -> None:

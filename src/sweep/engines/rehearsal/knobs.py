@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from sweep.core import kl_band
 from sweep.core import verl_keys as keys
+from sweep.core.kl_band import KlBandSettings
 from sweep.core.overrides import NOTHING, Overrides
+from sweep.core.within import Within, require
+from sweep.errors import ConfigError
 
-KL_CONTROL = keys.KL_TYPE.rpartition(".")[0]
-"""The section that holds the band controller's settings beside its type."""
+POSITIVE = Within(low=0, open_low=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Knobs:
-    """The five knobs of the four stages and what else moves the simulation."""
+    """The five knobs of the four stages and what else moves the simulation; `band` where the controller is on."""
 
     mini_batch: float
     train_batch: float
@@ -21,19 +24,13 @@ class Knobs:
     token_budget: float
     lr: float
     lam: float
-    banded: bool
-    band_low: float
-    band_high: float
-    band_lower: float
-    band_raise: float
-    band_interval: int
-    coef_min: float
-    coef_max: float
+    band: KlBandSettings | None = None
 
     def relative_to(self, base: Knobs) -> Knobs:
         """These knobs as a configuration with verl's defaults would have them: each as far from its default as it is
         from `base`. lam and what the controller compares KL with have a meaning of their own and stay."""
         coef = DEFAULT_KNOBS.kl_coef / base.kl_coef
+        band = self.band and replace(self.band, coef_min=self.band.coef_min * coef, coef_max=self.band.coef_max * coef)
         return replace(
             self,
             mini_batch=self.mini_batch * DEFAULT_KNOBS.mini_batch / base.mini_batch,
@@ -41,37 +38,53 @@ class Knobs:
             token_budget=self.token_budget * DEFAULT_KNOBS.token_budget / base.token_budget,
             lr=self.lr * DEFAULT_KNOBS.lr / base.lr,
             kl_coef=self.kl_coef * coef,
-            coef_min=self.coef_min * coef,
-            coef_max=self.coef_max * coef,
+            band=band,
         )
 
 
 def knobs_of(settings: Overrides) -> Knobs:
-    """The knobs of a configuration, verl's defaults where it is silent."""
+    """The knobs of a configuration, verl's defaults where it is silent.
 
-    def number(key: str, default: float) -> float:
+    Raises:
+        ConfigError: for a value that is no number or that no training could run with.
+    """
+
+    def number(key: str, default: float, within: Within) -> float:
         value = settings.get(key)
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else default
-
-    def band(name: str, default: float) -> float:
-        return number(f"{KL_CONTROL}.{name}", default)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ConfigError(f"a rehearsal needs a number for {key}, got {value!r}")
+        require(key, value, within)
+        return float(value)
 
     return Knobs(
-        mini_batch=number(keys.MINI_BATCH, keys.DEFAULTS[keys.MINI_BATCH]),
-        train_batch=number(keys.TRAIN_BATCH, keys.DEFAULTS[keys.TRAIN_BATCH]),
-        kl_coef=number(keys.KL_COEF, 0.001),
-        token_budget=number(keys.MAX_BATCHED_TOKENS, 8192),
-        lr=number(keys.ACTOR_LR, 1e-6),
-        lam=number(keys.LAM, 1.0),
-        banded=settings.get(keys.KL_TYPE) == "band",
-        band_low=band("band_low", 0.04),
-        band_high=band("band_high", 0.18),
-        band_lower=band("band_lower", 0.8),
-        band_raise=band("band_raise", 1.2),
-        band_interval=int(band("band_interval", 100)),
-        coef_min=band("coef_min", 0.0005),
-        coef_max=band("coef_max", 0.01),
+        mini_batch=number(keys.MINI_BATCH, keys.DEFAULTS[keys.MINI_BATCH], POSITIVE),
+        train_batch=number(keys.TRAIN_BATCH, keys.DEFAULTS[keys.TRAIN_BATCH], POSITIVE),
+        kl_coef=number(keys.KL_COEF, 0.001, Within(low=0)),
+        token_budget=number(keys.MAX_BATCHED_TOKENS, 8192, POSITIVE),
+        lr=number(keys.ACTOR_LR, 1e-6, POSITIVE),
+        lam=number(keys.LAM, 1.0, Within(low=0, high=1)),
+        band=_band(settings) if settings.get(keys.KL_TYPE) == kl_band.BAND else None,
     )
+
+
+def base_knobs(settings: Overrides) -> Knobs:
+    """The knobs of a configuration around which a surface can be laid.
+
+    Raises:
+        ConfigError: as `knobs_of`, and for a KL coefficient of 0, of which nothing is a multiple.
+    """
+    knobs = knobs_of(settings)
+    require(f"{keys.KL_COEF} of a rehearsal's own configuration", knobs.kl_coef, POSITIVE)
+    return knobs
+
+
+def _band(settings: Overrides) -> KlBandSettings:
+    try:
+        return KlBandSettings.of({name: settings.get(f"{kl_band.SECTION}.{name}") for name in kl_band.NAMES})
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 DEFAULT_KNOBS = knobs_of(NOTHING)

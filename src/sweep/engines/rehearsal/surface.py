@@ -14,7 +14,7 @@ import numpy as np
 
 from sweep.core.overrides import Overrides
 from sweep.engines.rehearsal import controller
-from sweep.engines.rehearsal.knobs import DEFAULT_KNOBS, Knobs, knobs_of
+from sweep.engines.rehearsal.knobs import DEFAULT_KNOBS, Knobs, base_knobs, knobs_of
 
 SHORTEST_MEMORY = 0.006
 """1 - lam below this, verl's default of lam 1 among it, is as bad as this. Ours."""
@@ -88,8 +88,11 @@ class Surface:
 
         Best values lie as far from the base's as this surface's lie from verl's defaults, and the curve rises as far
         in a trial as this one's in 500 steps, so that every model preset can be rehearsed.
+
+        Raises:
+            ConfigError: for a base that is no training.
         """
-        return replace(self, base=knobs_of(base), rise_steps=self.rise_steps * steps / USUAL_STEPS)
+        return replace(self, base=base_knobs(base), rise_steps=self.rise_steps * steps / USUAL_STEPS)
 
     def knobs(self, settings: Overrides) -> Knobs:
         """The settings' knobs in the units of this surface."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sweep.core import kl_band
 from sweep.core import verl_keys as keys
+from sweep.core.kl_band import BAND, KlBandSettings
 from sweep.health.preflight.facts import Facts
 from sweep.health.preflight.finding import PreflightFinding, error, info, warn
 from sweep.health.preflight.settings import Config, flag, layout, number, text, whole
 
-TYPES = ("fixed", "adaptive", "band")
+TYPES = ("fixed", "adaptive", BAND)
 """Controller types: verl's two, and the band of our plug-in. Source: verl trainer/ppo/core_algos.py."""
 
 TARGET_KL_DEFAULT = 0.1
@@ -25,16 +27,7 @@ ADAPTIVE_STEP = 0.2
 SAFE_COEF = (0.0005, 0.01)
 """Source: S0 section 1.3."""
 
-BAND_DEFAULTS = {
-    keys.BAND_LOW: 0.04,
-    keys.BAND_HIGH: 0.18,
-    keys.BAND_RAISE: 1.2,
-    keys.BAND_LOWER: 0.8,
-    keys.BAND_INTERVAL: 100.0,
-    keys.COEF_MIN: 0.0005,
-    keys.COEF_MAX: 0.01,
-}
-"""Source: S0 section 2.2; the bounds S0 section 1.3."""
+BAND_DEFAULTS = KlBandSettings()
 
 
 def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
@@ -56,7 +49,7 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
     yield from _idle_target(config, facts, kind, in_reward)
     if kind == "adaptive":
         yield from _adaptive(config, facts)
-    if kind == "band" or any(key in config for key in keys.BAND_KEYS):
+    if kind == BAND or any(key in config for key in keys.BAND_KEYS):
         yield from _band(config, kind, in_reward)
     if in_reward:
         yield from _both_terms(config)
@@ -125,60 +118,56 @@ def _adaptive(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
 
 def _band(config: Config, kind: str | None, in_reward: bool) -> Iterator[PreflightFinding]:
     given = [key for key in keys.BAND_KEYS if key in config]
-    if kind != "band":
+    if kind != BAND:
         yield warn(
             "BAND_UNUSED",
             f"{given[0]} is set, and {keys.KL_TYPE} is {kind}",
             "only the band controller reads it",
-            nearest=(f"{keys.KL_TYPE}=band",),
+            nearest=(f"{keys.KL_TYPE}={BAND}",),
             keys=(*given, keys.KL_TYPE),
             source="METHOD section 3",
         )
         return
-    if not in_reward:
+    if not in_reward and not flag(config, keys.KL_LOSS):
         yield error(
             "BAND_WITHOUT_KL",
-            f"{keys.KL_TYPE} is band, and {keys.KL_IN_REWARD} is false",
+            f"{keys.KL_TYPE} is {BAND}, and neither {keys.KL_IN_REWARD} nor {keys.KL_LOSS} is true",
             "the controller sets the coefficient of a penalty that does not exist",
-            nearest=(f"{keys.KL_IN_REWARD}=true",),
-            keys=(keys.KL_TYPE, keys.KL_IN_REWARD),
+            nearest=(f"{keys.KL_IN_REWARD}=true", f"{keys.KL_LOSS}=true"),
+            keys=(keys.KL_TYPE, keys.KL_IN_REWARD, keys.KL_LOSS),
             source="METHOD section 3",
         )
-    values = {key: number(config, key) if key in config else default for key, default in BAND_DEFAULTS.items()}
-    for claim, broken, broken_keys in _band_claims(config, values):
-        if broken:
-            yield error(
-                "BAND_INVALID",
-                ", ".join(f"{key}={config.get(key, values.get(key))}" for key in broken_keys),
-                claim,
-                nearest=tuple(f"+{key}={BAND_DEFAULTS[key]:g}" for key in broken_keys if key in BAND_DEFAULTS),
-                keys=broken_keys,
-                source="METHOD section 3",
-            )
+        return
+    settings = KlBandSettings.unchecked({name: config.get(_key(name)) for name in kl_band.NAMES})
+    found = list(kl_band.broken(settings))
+    for relation, names in found:
+        yield error(
+            "BAND_INVALID",
+            ", ".join(f"{_key(name)}={getattr(settings, name)}" for name in names),
+            f"the controller needs {relation}",
+            nearest=tuple(f"+{_key(name)}={getattr(BAND_DEFAULTS, name):g}" for name in names),
+            keys=tuple(map(_key, names)),
+            source="METHOD section 3",
+        )
+    if not found:
+        yield from _start(config, keys.KL_COEF if in_reward else keys.KL_LOSS_COEF, settings)
 
 
-def _band_claims(config: Config, values: dict[str, float | None]) -> Iterator[tuple[str, bool, tuple[str, ...]]]:
-    """What must hold of a band, whether it is broken, and by which keys; a value that is no number breaks it."""
-    low, high = values[keys.BAND_LOW], values[keys.BAND_HIGH]
-    yield (
-        "the band's lower edge is at least 0 and below its upper edge",
-        low is None or high is None or not 0.0 <= low < high,
-        (keys.BAND_LOW, keys.BAND_HIGH),
-    )
-    up, down = values[keys.BAND_RAISE], values[keys.BAND_LOWER]
-    yield "raising multiplies by more than 1", up is None or up <= 1.0, (keys.BAND_RAISE,)
-    yield "lowering multiplies by a factor between 0 and 1", down is None or not 0.0 < down < 1.0, (keys.BAND_LOWER,)
-    interval = values[keys.BAND_INTERVAL]
-    yield (
-        "the interval is a whole number of steps, at least 1",
-        interval is None or interval < 1 or interval != int(interval),
-        (keys.BAND_INTERVAL,),
-    )
-    least, most, start = values[keys.COEF_MIN], values[keys.COEF_MAX], number(config, keys.KL_COEF)
-    ordered = least is not None and most is not None and 0.0 < least < most
-    yield "the coefficient's bounds are positive and in order", not ordered, (keys.COEF_MIN, keys.COEF_MAX)
-    outside = ordered and start is not None and not (least or 0.0) <= start <= (most or 0.0)
-    yield "the starting coefficient lies inside its bounds", outside, (keys.KL_COEF, keys.COEF_MIN, keys.COEF_MAX)
+def _start(config: Config, key: str, settings: KlBandSettings) -> Iterator[PreflightFinding]:
+    start, least, most = number(config, key), settings.coef_min, settings.coef_max
+    if start is not None and not least <= start <= most:
+        yield warn(
+            "BAND_START_OUTSIDE",
+            f"{key} is {start:g}, outside the controller's bounds {least:g} to {most:g}",
+            "the controller moves it towards them only, and never further away",
+            nearest=(f"{key}={min(max(start, least), most):g}",),
+            keys=(key, keys.COEF_MIN, keys.COEF_MAX),
+            source="METHOD section 3",
+        )
+
+
+def _key(name: str) -> str:
+    return f"{kl_band.SECTION}.{name}"
 
 
 def _both_terms(config: Config) -> Iterator[PreflightFinding]:

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from sweep.engines.verl.plugins.kl_band import KlBand, KlBandSettings, next_coefficient
+from sweep.core.kl_band import KlBandSettings, next_coefficient
+from sweep.engines.verl.plugins.kl_band import KlBand
 
 DEFAULTS = KlBandSettings()
 
@@ -100,10 +101,12 @@ def test_a_restored_controller_goes_on_where_it_was() -> None:
         {"band_lower": 1.1},
         {"band_lower": 0.0},
         {"band_interval": 0},
+        {"band_interval": 2.5},
+        {"band_high": "wide"},
         {"coef_min": 0.02, "coef_max": 0.01},
     ],
 )
-def test_settings_that_contradict_each_other_are_refused(settings: dict[str, float]) -> None:
+def test_settings_that_contradict_each_other_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"algorithm\.kl_ctrl of type band needs"):
         KlBandSettings.of(settings)
 

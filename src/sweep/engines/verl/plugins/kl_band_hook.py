@@ -6,9 +6,9 @@ from typing import Any
 
 import verl.trainer.ppo.core_algos as core_algos
 
-from sweep.engines.verl.plugins.kl_band import KlBand, KlBandSettings
+from sweep.core.kl_band import BAND, KlBandSettings
+from sweep.engines.verl.plugins.kl_band import KlBand
 
-BAND = "band"
 _own_controller = core_algos.get_kl_controller
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from omegaconf import open_dict
 
+from sweep.core.kl_band import BAND, KlBandSettings
 from sweep.engines.verl.plugins import kl_state
-from sweep.engines.verl.plugins.kl_band import KlBand, KlBandSettings
-from sweep.engines.verl.plugins.kl_band_hook import BAND
+from sweep.engines.verl.plugins.kl_band import KlBand
 from sweep.health.findings.kl_band import AT_BOUND
 
 KL_METRIC = "actor/kl_loss"
