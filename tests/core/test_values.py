@@ -54,6 +54,15 @@ def test_a_curve_takes_our_names_and_leaves_gaps_as_nan():
     assert Curve().last_step == 0
 
 
+def test_kl_is_the_losss_where_it_was_never_part_of_the_reward_and_never_the_updates() -> None:
+    in_loss = {"actor/kl_loss": 0.1, "actor/kl_coef": 0.002, "actor/ppo_kl": 0.0003}
+    curve = Curve.from_rows([(1, in_loss), (2, {})])
+    assert (curve.kl_nats[0], curve.kl_coef[0], curve.update_kl_nats[0]) == (0.1, 0.002, 0.0003)
+    both = Curve.from_rows([(1, in_loss), (2, {"actor/reward_kl_penalty": 0.2})])
+    assert math.isnan(both.kl_nats[0]) and both.kl_nats[1] == 0.2
+    assert math.isnan(Curve.from_rows([(1, {"actor/ppo_kl": 0.0003})]).kl_nats[0])
+
+
 def test_the_last_row_of_a_repeated_step_wins():
     assert Curve.from_rows([(1, {"critic/score/mean": 0.1}), (1, {"critic/score/mean": 0.3})]).score == (0.3,)
 

@@ -6,7 +6,7 @@ verl's metric names are translated once, in `METRICS`; no other module spells th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, fields
 
 METRICS: dict[str, str] = {
@@ -35,6 +35,12 @@ METRICS: dict[str, str] = {
 `score` is the raw reward, free of the KL penalty, so that arms with different coefficients compare; `kl_nats` is
 policy against reference a token; `update_kl_nats` is new against old policy inside one update and never stands in
 for it. Source: verl 0.9.1 trainer/ppo/metric_utils.py and ray_trainer.py; METHOD sections 3 and 9.
+"""
+
+OTHERWISE: dict[str, str] = {"kl_nats": "actor/kl_loss", "kl_coef": "actor/kl_coef"}
+"""Where verl logs the same quantity of a run whose KL is a loss of the actor and no part of the reward.
+
+Source: verl 0.9.1 workers/utils/losses.py; METHOD section 3.
 """
 
 
@@ -68,8 +74,10 @@ class Curve:
         """The curve of (step, verl metrics) rows: sorted by step, the last row of a repeated step wins."""
         by_step = dict(rows)
         steps = tuple(sorted(by_step))
+        logged = {metric for row in by_step.values() for metric in row}
         columns = {
-            name: tuple(float(by_step[s].get(metric, math.nan)) for s in steps) for name, metric in METRICS.items()
+            name: tuple(float(by_step[s].get(metric, math.nan)) for s in steps)
+            for name, metric in ((name, metric_of(name, logged)) for name in METRICS)
         }
         return cls(steps=steps, **columns)
 
@@ -102,3 +110,8 @@ class Curve:
             for name in METRICS
         }
         return cls(steps=steps, **columns)
+
+
+def metric_of(name: str, logged: Container[str]) -> str:
+    """verl's metric that holds our series in a run that logged these metrics."""
+    return METRICS[name] if METRICS[name] in logged else OTHERWISE.get(name, METRICS[name])

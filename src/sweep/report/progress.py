@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-from sweep.core.curve import METRICS
+from sweep.core.curve import metric_of
 from sweep.core.outcome import Diverged, Failed, Finished, Outcome
 from sweep.core.progress import Proposal
 from sweep.core.stage import Stage
@@ -165,5 +165,5 @@ def _settings(settings: Mapping[str, object]) -> str:
 
 
 def _number(metrics: Mapping[str, float], name: str) -> str:
-    value = metrics.get(METRICS[name])
+    value = metrics.get(metric_of(name, metrics))
     return "-" if value is None else f"{value:.4g}"
