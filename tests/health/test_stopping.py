@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep.health.limits import DEFAULT
-from sweep.health.stopping import HEADLINES, READ, STOP_ON, Guard
+from sweep.health.stopping import HEADLINES, NORMS, READ, SKIPPED_STEPS, STOP_ON, Guard
 
-LOGGED = sorted(READ | set(HEADLINES))
+LOGGED = sorted(READ | {*HEADLINES, *NORMS})
 
 HEALTHY = {
     "critic/score/mean": 0.5,
@@ -44,6 +44,21 @@ def test_a_headline_that_is_not_a_number_ends_the_trial_at_once(metric: str, val
     step, reason = told([{}, {metric: 0.2}, {metric: value}, {}])
     assert step == 3
     assert reason.startswith(f"NON_FINITE at step 3: {metric}: not finite from step 3")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("norm", NORMS)
+def test_skipped_updates_end_the_trial_only_if_there_are_several_in_a_row(norm: str, value: float) -> None:
+    skipped, usual = {norm: value}, {norm: 0.3}
+    assert told([usual, *[skipped] * (SKIPPED_STEPS - 1), usual] * 5) == (0, "")
+    step, reason = told([usual, *[skipped] * SKIPPED_STEPS])
+    assert step == 1 + SKIPPED_STEPS
+    assert reason.startswith(f"NON_FINITE at step {step}: {norm}: not finite")
+
+
+def test_the_gradient_is_still_judged_after_a_skipped_update() -> None:
+    exploding = [{}, {"actor/grad_norm": math.inf}, *[{"actor/grad_norm": 1000.0}] * 100]
+    assert told(exploding)[1].startswith("GRAD_EXPLOSION")
 
 
 def test_other_metrics_may_be_whatever_they_are() -> None:

@@ -1,7 +1,8 @@
 """`Guard`: asked after every step of a running trial whether it shall stop, and why.
 
 The reasons are the findings that leave nothing to hope for (`consequence`): the same rules and thresholds that judge a
-finished log, on the rows so far. Numbers that are not finite stop a trial at once.
+finished log, on the rows so far. Numbers that are not finite stop a trial at once, gradient norms after some steps in a
+row.
 """
 
 from __future__ import annotations
@@ -28,15 +29,23 @@ HEADLINES = (
     "critic/score/mean",
     "critic/rewards/mean",
     "critic/vf_loss",
-    "critic/grad_norm",
     "actor/pg_loss",
-    "actor/grad_norm",
     "actor/entropy",
     "actor/reward_kl_penalty",
     "actor/kl_loss",
 )
 """The metrics that every decision about a trial reads; none of them recovers once it is not a number. Others may be
 undefined in a sound run."""
+
+NORMS = ("actor/grad_norm", "critic/grad_norm")
+"""The gradient norms. verl skips an update whose norm is not finite and goes on, so one such step is not the end.
+
+Source: verl 0.9.1 workers/engine/fsdp/transformer_impl.py, `optimizer_step`.
+"""
+
+SKIPPED_STEPS = 3
+"""Steps in a row without a finite norm after which nothing is learnt any more. Ours: a batch that overflows passes
+with the next one, weights that are not finite do not."""
 
 RULES: Mapping[Code, Callable[[Evidence], tuple[Finding, ...]]] = {
     Code.NON_FINITE: non_finite,
@@ -80,11 +89,17 @@ class Guard:
         self._codes = tuple(Code[name] for name in stop_on)
         self._limits = limits
         self._rows: list[tuple[int, dict[str, float]]] = []
+        self._skipped = dict.fromkeys(NORMS, 0)
 
     def observe(self, step: int, metrics: Mapping[str, float]) -> str:
         """Takes note of a finished step; the finding that ends the trial in words, or the empty string."""
-        self._rows.append((step, {name: value for name, value in metrics.items() if name in READ}))
-        broken = {n: metrics[n] for n in HEADLINES if n in metrics and not math.isfinite(metrics[n])}
+        unusable = {n for n in (*HEADLINES, *NORMS) if n in metrics and not math.isfinite(metrics[n])}
+        for name in metrics.keys() & self._skipped.keys():
+            self._skipped[name] = self._skipped[name] + 1 if name in unusable else 0
+        passing = {name for name in NORMS if name in unusable and self._skipped[name] < SKIPPED_STEPS}
+        kept = {name: value for name, value in metrics.items() if name in READ and name not in passing}
+        self._rows.append((step, kept))
+        broken = {name: metrics[name] for name in (*HEADLINES, *NORMS) if name in unusable - passing}
         stopped = self._reason([(step, broken)], Code.NON_FINITE) if broken else ""
         return stopped or self._reason(self._rows, *(code for code in RULES if code is not Code.NON_FINITE))
 
