@@ -74,8 +74,21 @@ def test_facts_and_limits_come_from_the_command_line(healthy: Path, capsys: pyte
     assert "KL_EXPLOSION" in capsys.readouterr().out
     assert main([str(healthy), "--limit", "no_such=1"]) == 2
     assert main([str(healthy), "--limit", "kl_explosion=high"]) == 2
+    assert main([str(healthy), "--limit", "explained_variance=-0.5"]) == 0
     assert main([str(healthy), "--config", "novalue"]) == 2
     assert main([str(healthy), "--config", "algorithm.use_kl_in_reward=True", "--unit", "x=y", "--gpu-gib", "80"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "least"),
+    [("grad_vanishing_steps=0", 1), ("critic_steps=0", 1), ("critic_steps=0.5", 1), ("creep_blocks=1", 2)],
+)
+def test_a_limit_that_counts_must_be_whole(
+    healthy: Path, capsys: pytest.CaptureFixture[str], limit: str, least: int
+) -> None:
+    assert main([str(healthy), "--limit", limit]) == 2
+    name, _, asked = limit.partition("=")
+    assert f"--limit {name} must be a whole number, at least {least}, got {asked}" in capsys.readouterr().err
 
 
 def test_the_command_starts_without_heavy_packages() -> None:

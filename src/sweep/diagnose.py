@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweep.errors import ConfigError, SweepError
 
@@ -110,21 +110,28 @@ def _facts(options: argparse.Namespace, run: LoggedRun) -> RunFacts:
 
 
 def _limits(changes: Sequence[str]) -> Limits:
-    """The method's limits with those that were given on the command line in their place."""
+    """The method's limits with those that were given on the command line in their place.
+
+    Raises:
+        ConfigError: for a limit that there is not, or a value that it cannot have.
+    """
     from dataclasses import replace
 
-    from sweep.health.limits import DEFAULT
+    from sweep.health.limits import DEFAULT, limit_problem, limit_value
 
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     for name, text in _pairs(changes, "--limit").items():
         default = getattr(DEFAULT, name, None)
         if not isinstance(default, int | float):
             raise ConfigError(f"--limit knows no number called {name}; the names are the fields of sweep.health.limits")
         try:
-            values[name] = type(default)(text)
+            value = float(text)
         except ValueError as error:
-            raise ConfigError(f"--limit {name} wants a number like {default}, got {text}") from error
-    return replace(DEFAULT, **values)  # type: ignore[arg-type]
+            raise ConfigError(f"--limit {name} must be a number like {default}, got {text}") from error
+        if problem := limit_problem(name, value):
+            raise ConfigError(f"--limit {name} {problem}")
+        values[name] = limit_value(name, value)
+    return replace(DEFAULT, **values)
 
 
 def _pairs(items: Sequence[str], option: str) -> dict[str, str]:

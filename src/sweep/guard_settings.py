@@ -66,23 +66,24 @@ def _stop_on() -> Sequence[str]:
 
 def _changed_limits(limits: Mapping[str, float]) -> dict[str, float | int]:
     """The limits that are not the method's, in the type that the method's have."""
-    from sweep.health.limits import DEFAULT
+    from sweep.health.limits import DEFAULT, limit_value
 
-    typed = {name: type(getattr(DEFAULT, name))(value) for name, value in limits.items()}
+    typed = {name: limit_value(name, value) for name, value in limits.items()}
     return {name: value for name, value in typed.items() if value != getattr(DEFAULT, name)}
 
 
 def _check(guards: GuardsConfig, checkpoints: CheckpointsConfig) -> None:
-    from sweep.health.limits import DEFAULT, Limits
+    from sweep.health.limits import DEFAULT, Limits, limit_problem
 
     for name in guards.stop_on:
         if name not in _stop_on():
             raise ConfigError(f"guards.stop_on must be among {', '.join(_stop_on())}, got {name!r}")
     numbers = [f.name for f in fields(Limits) if isinstance(getattr(DEFAULT, f.name), int | float)]
-    for name in guards.limits:
+    for name, value in guards.limits.items():
         if name not in numbers:
             raise ConfigError(f"guards.limits has no {name!r}; there are {', '.join(numbers)}")
-        require(f"guards.limits.{name}", guards.limits[name], Within(low=0))
+        if problem := limit_problem(name, value):
+            raise ConfigError(f"guards.limits.{name} {problem}")
     share = Within(low=0, high=1, open_low=True)
     require("guards.min_free_gib", guards.min_free_gib, Within(low=0))
     require("checkpoints.save_steps", checkpoints.save_steps, Within(low=1))

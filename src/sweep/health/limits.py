@@ -5,7 +5,10 @@ Fields are grouped as the rules are. "Ours" marks what no source gives; the reas
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sweep.core.device_memory import MIN_FREE_GIB
 
@@ -170,3 +173,35 @@ class Limits:
 
 DEFAULT = Limits()
 """The method's thresholds."""
+
+LEAST_COUNTS = {"creep_blocks": 2}
+"""The least of a limit that counts; 1 for all others."""
+
+SIGNED = frozenset({"explained_variance"})
+"""Limits that may lie below zero."""
+
+
+def limit_problem(name: str, value: object) -> str:
+    """Why the limit of this name cannot have the value, to follow its name; empty if it can."""
+    default = getattr(DEFAULT, name)
+    if isinstance(default, tuple):
+        parts = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
+        fits = len(parts) == len(default) and all(map(_finite, parts))
+        return "" if fits else f"must be {len(default)} numbers like {list(default)}, got {value!r}"
+    if not _finite(value):
+        return f"must be a number like {default}, got {value!r}"
+    assert isinstance(value, int | float)
+    if isinstance(default, float):
+        return "" if value >= 0 or name in SIGNED else f"must be at least 0, got {value:.12g}"
+    least = LEAST_COUNTS.get(name, 1)
+    whole = value >= least and value == int(value)
+    return "" if whole else f"must be a whole number, at least {least}, got {value:.12g}; the method's is {default}"
+
+
+def limit_value(name: str, value: Any) -> Any:
+    """The value, in which `limit_problem` finds nothing wrong, in the type of the limit of this name."""
+    return type(getattr(DEFAULT, name))(value)
+
+
+def _finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -8,7 +8,7 @@ from typing import Any
 
 from sweep.core.checkpoint_policy import BEST_GAIN
 from sweep.core.clip_schedule import FLOOR
-from sweep.health.limits import DEFAULT, Limits
+from sweep.health.limits import DEFAULT, Limits, limit_problem, limit_value
 from sweep.health.stopping import STOP_ON, Guard
 
 POLL_SECONDS = 0.05
@@ -39,13 +39,12 @@ class PluginSettings:
         """The settings of a whole verl configuration.
 
         Raises:
-            ValueError: for a name that no plug-in reads, a limit or a finding that does not exist.
+            ValueError: for a name that no plug-in reads, a limit that does not exist or cannot have its value.
         """
         section = config.get("sweep") or {}
-        known = {f.name for f in fields(cls)}
-        unknown = sorted(set(section) - known)
+        unknown = sorted(set(section) - set(NAMES))
         if unknown:
-            raise ValueError(f"no plug-in reads sweep.{unknown[0]}; there are {', '.join(sorted(known))}")
+            raise ValueError(f"no plug-in reads sweep.{unknown[0]}; there are {', '.join(NAMES)}")
         given = {name: value for name, value in section.items() if value is not None}
         if "stop_on" in given:
             given["stop_on"] = tuple(given["stop_on"])
@@ -67,11 +66,18 @@ class PluginSettings:
         return Guard(self.stop_on, self.limits)
 
 
+NAMES = tuple(sorted(f.name for f in fields(PluginSettings)))
+"""All that the section may say."""
+
+LIMITS = tuple(f.name for f in fields(Limits))
+"""All that `limits` in it may say."""
+
+
 def _limits(changes: Mapping[str, Any]) -> Limits:
     """The method's limits with these in their place."""
-    known = {f.name for f in fields(Limits)}
-    unknown = sorted(set(changes) - known)
-    if unknown:
-        raise ValueError(f"no limit is called sweep.limits.{unknown[0]}; see sweep.health.limits")
-    values: dict[str, Any] = {k: tuple(v) if isinstance(getattr(DEFAULT, k), tuple) else v for k, v in changes.items()}
-    return replace(DEFAULT, **values)
+    for name, value in changes.items():
+        if name not in LIMITS:
+            raise ValueError(f"no limit is called sweep.limits.{name}; see sweep.health.limits")
+        if problem := limit_problem(name, value):
+            raise ValueError(f"sweep.limits.{name} {problem}")
+    return replace(DEFAULT, **{name: limit_value(name, value) for name, value in changes.items()})

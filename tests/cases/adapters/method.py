@@ -10,6 +10,7 @@ from sweep.core import verl_keys as keys
 from sweep.core.clip_schedule import DECAY_PER_STEP, FLOOR, max_norm
 from sweep.core.curve import METRICS, Curve
 from sweep.core.decision import Freeze
+from sweep.core.kl_band import KlBandSettings, at_bound, next_coefficient
 from sweep.core.lattice import nearest_valid, valid_mini_batches
 from sweep.core.outcome import Finished
 from sweep.core.overrides import Overrides
@@ -26,7 +27,6 @@ from sweep.core.token_budget import (
     token_clamp,
 )
 from sweep.core.trial import Trial
-from sweep.core.kl_band import KlBandSettings, at_bound, next_coefficient
 from sweep.health.preflight import Facts, preflight
 from sweep.stages import decide
 from sweep.stages.eta import rollout_note

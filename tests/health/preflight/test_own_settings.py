@@ -6,6 +6,7 @@ import pytest
 
 from sweep.core import verl_keys as keys
 from sweep.health.limits import DEFAULT
+from sweep.health.plugin_settings import NAMES, PluginSettings
 from sweep.health.preflight import Severity
 from sweep.health.stopping import STOP_ON
 
@@ -52,6 +53,51 @@ def test_a_decay_needs_a_floor_and_stays_a_factor(decay: float, floor: float | N
 )
 def test_numbers_have_a_least_value(key: str, value: float, named: bool) -> None:
     assert ("OUT_OF_RANGE" in codes({key: value})) == named
+
+
+@pytest.mark.parametrize("name", ["clip_decays", "keep_lasts", "limit.kl_explosion", "sweep"])
+def test_a_setting_that_no_plug_in_reads_is_named(name: str) -> None:
+    wrong = keys.OWN_SECTION + name
+    finding = only("UNKNOWN_OPTION", {wrong: 0.999})
+    assert wrong in finding.what and keys.CLIP_DECAY in finding.why
+
+
+def test_every_setting_that_a_plug_in_reads_is_known() -> None:
+    assert "UNKNOWN_OPTION" not in codes({keys.OWN_SECTION + name: None for name in NAMES})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (keys.CLIP_DECAY, "slow"),
+        (keys.KEEP_LAST, 1.5),
+        (keys.SCHEDULE_STEPS, True),
+        (keys.STOP_ON, "NON_FINITE"),
+        (keys.LIMITS, 5),
+        (f"{keys.LIMITS}.kl_explosion", "high"),
+        (f"{keys.LIMITS}.kl_explosion", -0.1),
+        (f"{keys.LIMITS}.grad_vanishing_steps", 0),
+        (f"{keys.LIMITS}.grad_vanishing_steps", 0.5),
+        (f"{keys.LIMITS}.creep_blocks", 1),
+        (f"{keys.LIMITS}.kl_band", 0.1),
+        (f"{keys.LIMITS}.kl_band", [0.1, "x"]),
+    ],
+)
+def test_a_value_that_would_fail_inside_the_trainer_is_named(key: str, value: object) -> None:
+    assert only("OUT_OF_RANGE", {key: value}).keys == (key,)
+    name, _, limit = key.removeprefix(keys.OWN_SECTION).partition(".")
+    if limit:
+        with pytest.raises(ValueError, match=limit):
+            PluginSettings.of({"sweep": {name: {limit: value}}})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("grad_vanishing_steps", 1), ("creep_blocks", 2), ("kl_band", [0.1, 0.2]), ("explained_variance", -0.5)],
+)
+def test_limits_that_can_work_are_let_through(name: str, value: object) -> None:
+    assert codes({f"{keys.LIMITS}.{name}": value}) == []
+    PluginSettings.of({"sweep": {"limits": {name: value}}})
 
 
 def test_guards_and_limits_that_do_not_exist_are_named() -> None:

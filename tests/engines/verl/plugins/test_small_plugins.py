@@ -10,10 +10,10 @@ import pytest
 from sweep.core.clip_schedule import max_norm
 from sweep.engines.mailbox import plain_numbers
 from sweep.engines.verl.plugins.ordering import RunningIds, in_data_order, sort_key
-from sweep.engines.verl.plugins.plugin_settings import PluginSettings
 from sweep.engines.verl.plugins.preemptions import total
 from sweep.engines.verl.plugins.workers import ACTOR, CRITIC, TrialStart
 from sweep.health.limits import Limits
+from sweep.health.plugin_settings import PluginSettings
 
 
 def test_the_clipping_threshold_decays_as_the_article_says_and_stops_at_the_floor() -> None:

@@ -34,7 +34,6 @@ from sweep.engines.verl.plugins import (
 )
 from sweep.engines.verl.plugins.kl_loss_band import KlLossBand
 from sweep.engines.verl.plugins.ordering import RunningIds, in_data_order
-from sweep.engines.verl.plugins.plugin_settings import PluginSettings
 from sweep.engines.verl.plugins.polling import make_prompt
 from sweep.engines.verl.plugins.process_seeds import seed_process
 from sweep.engines.verl.plugins.running_trial import RunningTrial
@@ -43,6 +42,7 @@ from sweep.engines.verl.plugins.trial_reset import TrialReset
 from sweep.engines.verl.plugins.workers import TrialStart, start_trial
 from sweep.engines.verl.settings import TRAINER_MODE
 from sweep.engines.verl.warm_table import CPU_ROLLOUT
+from sweep.health.plugin_settings import PluginSettings
 
 _AGENT_LOOPS = "sweep.engines.verl.plugins.agent_loop.SweepAgentLoopManager"
 
