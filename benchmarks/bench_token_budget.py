@@ -36,6 +36,7 @@ from sweep.engines.vllm.probe import Probed, ProbeFailed, ProbePoint, ProbeSetti
 from sweep.engines.vllm.ranking import compare
 from sweep.engines.vllm.workload import Workload
 from sweep.errors import ConfigError, SweepError
+from sweep.health.doctor import classify
 
 UTILIZATION = 0.4
 LADDER = "2048:64,4096:128,8192:256,16384:512,16384:1024,32768:1896"  # sweeps/token_budget.yaml
@@ -161,7 +162,7 @@ def _measure(
         if entry is None:
             if time.monotonic() - began > limit_seconds:
                 break
-            outcome = probe(point, settings, _classify, out.with_suffix(".log"))
+            outcome = probe(point, settings, classify, out.with_suffix(".log"))
             entry = {**outcome.to_json(), "settings": shared}
             with out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(entry) + "\n")
@@ -187,13 +188,6 @@ def _require_gpu() -> None:
     reading = read()
     if not reading.devices:
         raise ConfigError(f"the probe needs an NVIDIA GPU: {reading.problem}; --cpu probes vLLM's CPU build")
-
-
-def _classify(log: str) -> tuple[FailureClass, str]:
-    from sweep.health.doctor import diagnose_log
-
-    found = diagnose_log(log)
-    return found.failure_class, found.cause_line
 
 
 def _finite(value: float) -> float | None:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sweep.arguments import count, size
 from sweep.errors import SweepError
 
 if TYPE_CHECKING:
@@ -91,27 +92,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("overrides", nargs="*", help="verl settings as key=value, in Hydra's grammar")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quiet", action="store_true", help="leave out remarks")
-    parser.add_argument("--steps", type=_count, help="training steps that the run must reach")
+    parser.add_argument("--steps", type=count, help="training steps that the run must reach")
     parser.add_argument("--swept", action="append", default=[], metavar="KEY", help="a key that is to be searched")
-    parser.add_argument("--gpus", type=_count, help="GPUs of the machine, if not this one")
-    parser.add_argument("--gpu-gib", type=_size, help="memory of one GPU in GiB")
-    parser.add_argument("--cpus", type=_count, help="logical CPUs of the machine")
+    parser.add_argument("--gpus", type=count, help="GPUs of the machine, if not this one")
+    parser.add_argument("--gpu-gib", type=size, help="memory of one GPU in GiB")
+    parser.add_argument("--cpus", type=count, help="logical CPUs of the machine")
     parser.add_argument("--no-verl", dest="verl", action="store_false", help="skip verl's own, slower validation")
     return parser
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
-    return number
-
-
-def _size(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a positive number, got {text}")
-    return number
 
 
 if __name__ == "__main__":

@@ -22,10 +22,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from sweep.arguments import count
 from sweep.errors import ConfigError, SweepError
 
 if TYPE_CHECKING:
-    from sweep.core.failure import FailureClass
     from sweep.engines.vllm.pressure_run import PressureReport, TakeSamples
     from sweep.engines.vllm.server import ServerSettings
 
@@ -76,6 +76,7 @@ def run(options: argparse.Namespace) -> PressureReport:
     from sweep.engines.vllm.environment import require
     from sweep.engines.vllm.pressure_run import Load, measure
     from sweep.engines.vllm.server import VllmServer
+    from sweep.health.doctor import classify
     from sweep.health.pressure_verdict import DEFAULT
 
     settings = server_settings(options)
@@ -87,7 +88,7 @@ def run(options: argparse.Namespace) -> PressureReport:
         console = folder / "server.log"
         _say(f"starting vLLM with {settings.model}; its console: {console}")
         report = measure(
-            lambda: VllmServer(settings, console, _classify),
+            lambda: VllmServer(settings, console, classify),
             [load, longer] if options.load_seconds > 0 else [load],
             take,
             start_seconds=options.start_seconds,
@@ -174,13 +175,6 @@ def _sampling(options: argparse.Namespace, gpus: int) -> Iterator[tuple[tuple[st
         sampler.close()
 
 
-def _classify(log: str) -> tuple[FailureClass, str]:
-    from sweep.health.doctor import diagnose_log
-
-    found = diagnose_log(log)
-    return found.failure_class, found.cause_line
-
-
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -197,19 +191,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("model", nargs="*", metavar="model=PATH", help="a model's folder or hub name, or a preset: model=smollm2-135m")
-    add("--requests", type=_count, default=REQUESTS, help="concurrent requests (%(default)s)")
-    add("--max-tokens", type=_count, default=MAX_TOKENS, help="tokens that each generates (%(default)s)")
-    add("--prompt-tokens", type=_count, default=MAX_TOKENS, help="tokens of each prompt (%(default)s)")
+    add("--requests", type=count, default=REQUESTS, help="concurrent requests (%(default)s)")
+    add("--max-tokens", type=count, default=MAX_TOKENS, help="tokens that each generates (%(default)s)")
+    add("--prompt-tokens", type=count, default=MAX_TOKENS, help="tokens of each prompt (%(default)s)")
     add("--seconds", type=float, default=CHECK_SECONDS, help="how long rounds go on at least (%(default)s)")
     add("--load-seconds", type=float, default=0.0, help="a longer load after the check, for its throughput (none)")
-    add("--load-requests", type=_count, help="concurrent requests of the longer load (as many)")
+    add("--load-requests", type=count, help="concurrent requests of the longer load (as many)")
     add("--free-gib", type=float, default=DEFAULT.free_gib, help="memory that must stay free (%(default)s)")
     add("--start-seconds", type=float, default=START_SECONDS, help="time that the server has to start (%(default)s)")
     add("--gpu-memory-utilization", type=float, help="share of the GPU for vLLM (the preset's, else vLLM's)")
-    add("--max-num-batched-tokens", type=_count, help="token budget of a scheduler step (likewise)")
-    add("--max-num-seqs", type=_count, help="sequences of a scheduler step (likewise)")
-    add("--max-model-len", type=_count, help="longest sequence (the model's)")
-    add("--tensor-parallel-size", type=_count, help="GPUs that share the model (the preset's, else 1)")
+    add("--max-num-batched-tokens", type=count, help="token budget of a scheduler step (likewise)")
+    add("--max-num-seqs", type=count, help="sequences of a scheduler step (likewise)")
+    add("--max-model-len", type=count, help="longest sequence (the model's)")
+    add("--tensor-parallel-size", type=count, help="GPUs that share the model (the preset's, else 1)")
     add(
         "--vllm",
         action="append",
@@ -221,13 +215,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--log", metavar="FOLDER", help="where to keep the server's console (kept anyway if the server fails)")
     add("--json", action="store_true", help="print JSON")
     return parser
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
-    return number
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from sweep.closing import closed_after
 from sweep.config import sources
 from sweep.config_schema import CampaignConfig
 from sweep.core import verl_keys as keys
-from sweep.core.failure import FailureClass
 from sweep.core.overrides import content_hash
 from sweep.core.plan import CampaignPlan
 from sweep.core.progress import Record
@@ -73,6 +72,7 @@ def price(plan: CampaignPlan) -> str:
 def _run(
     plan: CampaignPlan, store: Store, engine: Engine, folder: NewFolder, screen: Screen, paths: dict[str, str]
 ) -> bool:
+    from sweep.health.doctor import classify
     from sweep.report.failures import failure_lines
     from sweep.report.progress import say
     from sweep.report.summary import write_summary
@@ -123,14 +123,6 @@ def _run(
     if left is not None:
         raise left
     return summary.failed_trials > 0
-
-
-def classify(log: str) -> tuple[FailureClass, str]:
-    """The doctor's class of a failed runtime's console, and its cause in words."""
-    from sweep.health.doctor import diagnose_log
-
-    found = diagnose_log(log)
-    return found.failure_class, found.cause_line
 
 
 def _store(plan: CampaignPlan) -> Store:

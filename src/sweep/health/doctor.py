@@ -98,6 +98,12 @@ def diagnose_log(
     return _diagnosis(scan, choose(scan, known, beside), beside)
 
 
+def classify(log: str) -> tuple[FailureClass, str]:
+    """The class of the failure that a console shows, and its cause in words."""
+    found = diagnose_log(log)
+    return found.failure_class, found.cause_line
+
+
 def _diagnosis(scan: Scan, choice: Choice, evidence: Evidence) -> Diagnosis:
     failure = choice.failure
     raw = {**scan.settings, **choice.hit.computed} if choice.hit else {}

@@ -16,7 +16,7 @@ from sweep.core.progress import Progress, Record
 from sweep.core.trial import Trial
 from sweep.ending import Ending, Run, outcome_of
 from sweep.engines.verl.settings import EngineSettings, complete
-from sweep.health.doctor import diagnose_log
+from sweep.health.doctor import classify
 from sweep.report.summary import stage_lines, write_summary
 from sweep.stages import decide
 from tests.adapters.store_stages import finished
@@ -50,17 +50,12 @@ def ended(given: Mapping[str, Any]) -> dict[str, Any]:
         run = Run(Trial(NOTHING, 0, given["total_steps"]), ready=True, started_at=0.0)
         run.rows = {step: flat_metrics(step) for step in range(1, given["last_step"] + 1)}
         ending = Ending(gone=True, exit_code=given["rc"])
-        outcome = outcome_of(run, ending, 1.0, given["log_text"], Path("log"), _classify)
+        outcome = outcome_of(run, ending, 1.0, given["log_text"], Path("log"), classify)
         answer["trial_state"] = "COMPLETE" if isinstance(outcome, Finished) else "FAIL"
         answer["counts_as_result"] = isinstance(outcome, Finished)
     answer["tag"] = "teardown_warning" if answer["class"] == "TEARDOWN" else answer["class"].lower()
     answer["retry_mode"] = answer["text"]
     return answer
-
-
-def _classify(log: str) -> tuple[FailureClass, str]:
-    found = diagnose_log(log)
-    return found.failure_class, found.cause_line
 
 
 def attempts(given: Mapping[str, Any]) -> dict[str, Any]:
