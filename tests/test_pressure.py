@@ -115,6 +115,14 @@ def test_without_the_model_it_says_so_and_exits_with_2(fake_vllm: Path, capsys: 
     assert "there is no model at /models/nothing-here" in capsys.readouterr().err
 
 
+def test_a_console_that_cannot_be_written_exits_with_2(
+    fake_vllm: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "taken").touch()
+    assert main([f"model={model}", *QUICK, "--log", str(tmp_path / "taken")]) == 2
+    assert "taken/server.log cannot be written: File exists" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", [[], ["actor.lr=1"]], ids=["nothing", "another key"])
 def test_what_names_no_model_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2

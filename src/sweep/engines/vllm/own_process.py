@@ -13,6 +13,9 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
+
+from sweep.errors import ConfigError
 
 TERM_SECONDS = 20.0
 """How long it may take to end by itself once it is asked; vLLM frees its GPU in a few. Ours."""
@@ -36,9 +39,9 @@ class OwnProcess:
     """Started on construction. Start it from a thread that lives as long as it should."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log_path: Path) -> None:
+        """Raises: ConfigError: if there can be no console at the path."""
         self.log_path = log_path
-        log_path.parent.mkdir(parents=True, exist_ok=True)
-        with log_path.open("ab") as console:
+        with _console(log_path) as console:
             self._process = subprocess.Popen(
                 [sys.executable, "-S", "-c", END_WITH_PARENT, str(os.getpid()), *arguments],
                 env={**os.environ, **environment},
@@ -88,6 +91,16 @@ class OwnProcess:
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
+
+
+def _console(path: Path) -> BinaryIO:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("ab")
+    except OSError as error:
+        raise ConfigError(
+            f"the console {path} cannot be written: {error.strerror}; choose a folder that can be"
+        ) from error
 
 
 def _session(pid: int) -> int:
