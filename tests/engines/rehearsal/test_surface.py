@@ -98,7 +98,7 @@ def test_settings_of_no_knob_change_nothing() -> None:
 )
 def test_a_base_that_no_training_could_run_with_is_refused(key: str, value: object) -> None:
     with pytest.raises(ConfigError, match=key.rpartition(".")[2]):
-        PLAIN.around(Overrides.of({keys.KL_TYPE: "band", key: value}), 50)
+        PLAIN.around(Overrides.of({key: value}), 50)
 
 
 def test_a_trial_may_be_without_a_penalty() -> None:

@@ -76,6 +76,7 @@ def base_knobs(settings: Overrides) -> Knobs:
         ConfigError: as `knobs_of`, and for a KL coefficient of 0, of which nothing is a multiple.
     """
     knobs = knobs_of(settings)
+    _band(settings)  # a stage may turn the controller on
     require(f"{keys.KL_COEF} of a rehearsal's own configuration", knobs.kl_coef, POSITIVE)
     return knobs
 
