@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweep.adapters import nvml_probe
-from sweep.adapters.gpu_nodes import here, on_cluster
+from sweep.adapters.gpu_nodes import on_cluster
 from sweep.adapters.hardware_watch import HardwareWatch
 from sweep.adapters.ray_launcher import ClusterSettings, RayLauncher
 from tests.engines.vllm.test_own_process import eventually
@@ -60,12 +60,6 @@ def test_without_a_gpu_the_watch_says_so_and_records_nothing(launcher: RayLaunch
     (said,) = watch.absent()
     assert "are not watched: no NVIDIA driver answers" in said
     watch.close()
-
-
-def test_this_node_is_watched_by_a_thread() -> None:
-    (sampler,) = here(0.05).values()
-    assert sampler.problem() == nvml_probe.read().problem
-    sampler.close()
 
 
 @pytest.mark.gpu

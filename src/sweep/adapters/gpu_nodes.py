@@ -1,4 +1,4 @@
-"""`here` and `on_cluster`: samplers of GPUs on this node, or on every node of the Ray cluster that has some."""
+"""`on_cluster`: samplers of GPUs on every node of the Ray cluster that has some."""
 
 from __future__ import annotations
 
@@ -51,11 +51,6 @@ class NodeSampler:
             self._lost = f"its sampler does not answer: {type(error).__name__}"
             return otherwise
         return found
-
-
-def here(interval_seconds: float = INTERVAL_SECONDS) -> Mapping[str, GpuSampler]:
-    """A thread of this process, for this node."""
-    return {"this node": GpuSampler(interval_seconds=interval_seconds)}
 
 
 def on_cluster(interval_seconds: float = INTERVAL_SECONDS) -> Mapping[str, NodeSampler]:

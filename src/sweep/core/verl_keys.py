@@ -38,7 +38,6 @@ ACTOR_WARMUP_RATIO = "actor_rollout_ref.actor.optim.lr_warmup_steps_ratio"
 KL_LOSS = "actor_rollout_ref.actor.use_kl_loss"
 KL_LOSS_COEF = "actor_rollout_ref.actor.kl_loss_coef"
 ENTROPY_COEFF = "actor_rollout_ref.actor.entropy_coeff"
-PPO_EPOCHS = "actor_rollout_ref.actor.ppo_epochs"
 
 ROLLOUT_NAME = "actor_rollout_ref.rollout.name"
 ROLLOUT_MODE = "actor_rollout_ref.rollout.mode"

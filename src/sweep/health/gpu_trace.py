@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 
 from sweep.errors import ConfigError
 from sweep.health.hardware import GpuSample
@@ -39,11 +39,6 @@ def read_trace(
     if lines and "utilization.gpu" in lines[0]:
         return tuple(_query_csv(lines, interval_seconds))
     raise ConfigError("not a GPU trace: wanted nvidia-smi dmon, nvidia-smi --query-gpu CSV, or JSON lines of samples")
-
-
-def to_line(sample: GpuSample) -> str:
-    """One JSON line that `read_trace` reads back as an equal sample."""
-    return json.dumps(asdict(sample))
 
 
 def _dmon(lines: Iterable[str], links: Mapping[int, Link], interval_seconds: float) -> Iterator[GpuSample]:

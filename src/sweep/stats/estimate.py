@@ -91,11 +91,6 @@ class Spread:
     variance: float
     degrees: float
 
-    @property
-    def cv(self) -> float:
-        """The spread as a coefficient of variation of one run (exact for small ones)."""
-        return math.sqrt(self.variance)
-
 
 def t_quantile(probability: float, degrees: float) -> float:
     """Quantile of Student's t; of the normal distribution for infinite degrees."""

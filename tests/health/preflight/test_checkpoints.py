@@ -27,12 +27,6 @@ def test_trials_with_folders_of_their_own_are_fine() -> None:
     assert list(check_together(configs)) == []
 
 
-def test_a_folder_in_use_by_another_trial_is_an_error_unless_nothing_is_resumed() -> None:
-    taken = Facts(taken_checkpoint_dirs=frozenset({FOLDER}))
-    assert "SHARED_CHECKPOINT_DIR" in codes({}, taken)
-    assert "SHARED_CHECKPOINT_DIR" not in codes({keys.RESUME_MODE: "disable"}, taken)
-
-
 def test_an_old_checkpoint_would_be_resumed_silently() -> None:
     old = Facts(existing_checkpoint="global_step_40")
     assert only("RESUMES_EXISTING", {}, old).nearest == (f"{keys.RESUME_MODE}=disable",)

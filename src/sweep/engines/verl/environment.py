@@ -38,7 +38,6 @@ class Machine:
     versions: tuple[tuple[str, str], ...] = ()
     flash_attention: bool = False
     flashinfer_compiles: bool = False
-    gpu_names: tuple[str, ...] = ()
 
     def version(self, package: str) -> str | None:
         """The package's version, None if it is not installed."""

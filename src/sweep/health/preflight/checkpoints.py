@@ -23,9 +23,7 @@ SOURCE = "verl trainer/ppo/v1/trainer_base.py (_load_checkpoint)"
 def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
     """Findings on one trial's checkpoints."""
     folder, mode = text(config, keys.CHECKPOINT_DIR), text(config, keys.RESUME_MODE)
-    if folder is not None and mode != "disable" and folder in facts.taken_checkpoint_dirs:
-        yield _shared(folder, ())
-    elif facts.existing_checkpoint is not None and mode == "auto":
+    if facts.existing_checkpoint is not None and mode == "auto":
         yield warn(
             "RESUMES_EXISTING",
             f"{folder} holds {facts.existing_checkpoint}, and {keys.RESUME_MODE} is auto",
@@ -54,10 +52,9 @@ def check_together(configs: Mapping[str, Config]) -> Iterator[PreflightFinding]:
 
 
 def _shared(folder: str, names: tuple[str, ...]) -> PreflightFinding:
-    among = f"trials {', '.join(names)} share" if names else "another trial uses"
     return error(
         "SHARED_CHECKPOINT_DIR",
-        f"{among} the checkpoint folder {folder}",
+        f"trials {', '.join(names)} share the checkpoint folder {folder}",
         f"with {keys.RESUME_MODE}=auto, verl's default, a trial continues the other's run instead of starting afresh",
         nearest=(
             f"{keys.CHECKPOINT_DIR}, one a trial and attempt",

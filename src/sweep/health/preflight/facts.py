@@ -59,7 +59,6 @@ class Facts:
     missing_modules: frozenset[str] = frozenset()
     reward_error: str | None = None
     trial_steps: int | None = None
-    taken_checkpoint_dirs: frozenset[str] = frozenset()
     existing_checkpoint: str | None = None
     verl_version: str | None = None
 
