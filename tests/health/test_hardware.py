@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from sweep.core import verl_keys as keys
 from sweep.errors import ConfigError
 from sweep.health.code import Code
 from sweep.health.finding import Finding, Severity
-from sweep.health.gpu_trace import read_trace, to_line
+from sweep.health.gpu_trace import read_trace
 from sweep.health.hardware import GpuSample, HardwareFacts, HardwareLimits, hardware
 from sweep.health.pcie import Link, busy_pct
 
@@ -181,9 +182,15 @@ def test_the_query_of_the_article_is_read() -> None:
 
 def test_recorded_samples_replay_to_the_same_findings() -> None:
     samples = series(10, utilisation_pct=5.0, total_gib=80.0, free_gib=2.0, phase="gen")
-    replayed = read_trace("\n".join(map(to_line, samples)))
+    replayed = read_trace("\n".join(json.dumps(asdict(sample)) for sample in samples))
     assert replayed == tuple(samples)
     assert hardware(replayed) == hardware(samples) != ()
+
+
+@pytest.mark.parametrize(("busy", "slow", "seen"), [(90.0, 6, True), (90.0, 5, False), (5.0, 10, False)])
+def test_a_link_below_its_maximum_is_a_remark_while_the_gpu_works(busy: float, slow: int, seen: bool) -> None:
+    found = hardware(series(10, utilisation_pct=busy, link_degraded=[True] * slow + [False] * (10 - slow)))
+    assert [(f.code, f.severity) for f in found] == ([(Code.LINK_DEGRADED, Severity.INFO)] if seen else [])
 
 
 @pytest.mark.parametrize("text", ["", "hello", '{"gpu": 0}', "{broken"])

@@ -65,6 +65,7 @@ class GpuReading:
             total_gib=self.total_gib,
             free_gib=self.free_gib,
             pcie_pct=self.pcie_pct,
+            link_degraded=self.link.degraded,
         )
 
 

@@ -1,4 +1,4 @@
-"""`hardware`: the three patterns of GPU samples: idle with full memory, bound by PCIe, free memory that swings.
+"""`hardware`: patterns of GPU samples: idle with full memory, bound by PCIe, free memory that swings, a slow link.
 
 Pure: samples in, findings out; recorded traces replay through the same call as live ones. Values that a device does
 not report are None and take part in no rule.
@@ -30,6 +30,7 @@ class GpuSample:
     free_gib: float | None = None
     pcie_pct: float | None = None
     phase: str = ""
+    link_degraded: bool = False
 
     @property
     def used_share(self) -> float | None:
@@ -78,7 +79,7 @@ def hardware(
     """Findings by GPU in order of their numbers; empty if no pattern shows."""
     known = facts or HardwareFacts()
     rules: tuple[Callable[[Sequence[GpuSample], HardwareFacts, HardwareLimits], Finding | None], ...]
-    rules = (_idle, _pcie_bound, _memory_swings)
+    rules = (_idle, _pcie_bound, _memory_swings, _slow_link)
     found = []
     for gpu in sorted({s.gpu for s in samples}):
         mine = sorted((s for s in samples if s.gpu == gpu), key=lambda s: s.seconds)
@@ -153,6 +154,21 @@ def _memory_swings(samples: Sequence[GpuSample], facts: HardwareFacts, limits: H
         "batches differ much in size: switch dynamic batching on or look at padding",
         (Move(Way.SET, keys.ACTOR_DYNAMIC_BATCH, "true"),),
         confidence=Confidence.MEDIUM,
+    )
+
+
+def _slow_link(samples: Sequence[GpuSample], facts: HardwareFacts, limits: HardwareLimits) -> Finding | None:
+    """Of samples in which the GPU works: an idle one lowers its link by itself."""
+    hits = [s.link_degraded for s in samples if s.utilisation_pct is not None and s.utilisation_pct >= limits.idle_pct]
+    if not _sustained(hits, limits):
+        return None
+    return _finding(
+        Code.LINK_DEGRADED,
+        samples,
+        f"the PCIe link is below its maximum in {sum(hits)} of {len(hits)} samples in which the GPU works",
+        "shares of PCIe are of the link as it runs; look at the slot, risers and the BIOS",
+        (),
+        severity=Severity.INFO,
     )
 
 
