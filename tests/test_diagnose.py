@@ -79,6 +79,24 @@ def test_facts_and_limits_come_from_the_command_line(healthy: Path, capsys: pyte
     assert main([str(healthy), "--config", "algorithm.use_kl_in_reward=True", "--unit", "x=y", "--gpu-gib", "80"]) == 0
 
 
+def test_the_save_interval_and_the_planned_length_come_from_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    creeping = tmp_path / "run.jsonl"
+    row = '{"step": %d, "data": {"actor/perf/max_memory_reserved_gb": %f}}\n'
+    creeping.write_text("".join(row % (step, 45 + 0.01 * step) for step in range(1, 302)))
+    asked = [str(creeping), "--gpu-gib", "56"]
+    main(asked)
+    assert "warn: MEMORY_CREEP" in capsys.readouterr().out
+    main([*asked, "--config", "trainer.save_freq=400"])
+    assert "error: MEMORY_CREEP" in capsys.readouterr().out
+    planned = ["--config", "data.train_batch_size=512", "--config", "trainer.total_epochs=15", "--rows", "7473"]
+    main([*asked, *planned, "--steps", "211"])
+    assert "WINDOW_EXCEEDS_RUN" in capsys.readouterr().out
+    main([*asked, *planned, "--steps", "210"])
+    assert "WINDOW_EXCEEDS_RUN" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("limit", "least"),
     [("grad_vanishing_steps=0", 1), ("critic_steps=0", 1), ("critic_steps=0.5", 1), ("creep_blocks=1", 2)],

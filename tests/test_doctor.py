@@ -46,6 +46,13 @@ def test_checkpoints_that_are_named_are_offered_for_resuming(
     assert "resume from global_step_220" in capsys.readouterr().out
 
 
+def test_the_version_of_ray_stands_in_the_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "run.log"
+    log.write_text("Failed to register worker 01ab to Raylet. IOError: Unable to register worker with raylet.\n")
+    main([str(log), "--granted-cpus", "8", "--host-cpus", "112", "--ray-version", "2.47.1"])
+    assert "(Ray 2.47.1 here)" in capsys.readouterr().out
+
+
 def test_a_file_that_cannot_be_read_is_a_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "absent.log")]) == 2
     assert "absent.log cannot be read" in capsys.readouterr().err

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweep.arguments import count
 from sweep.errors import ConfigError, SweepError
 
 if TYPE_CHECKING:
@@ -99,13 +100,21 @@ def _figure_paths(target: str, count: int) -> list[Path]:
 
 
 def _facts(options: argparse.Namespace, run: LoggedRun) -> RunFacts:
+    from dataclasses import replace
+
+    from sweep.core import verl_keys as keys
     from sweep.health.evidence import RunFacts
 
-    return RunFacts(
-        config={**run.config, **_pairs(options.config, "--config")},
+    given = RunFacts(config={**run.config, **_pairs(options.config, "--config")})
+    every = given.number(keys.SAVE_FREQ)
+    return replace(
+        given,
         units={str(k): str(v) for k, v in _pairs(options.unit, "--unit").items()},
         gpu_total_gib=options.gpu_gib,
         host_total_gib=options.host_gib,
+        save_interval_steps=int(every) if every is not None and every >= 1 else None,
+        dataset_rows=options.rows,
+        wanted_steps=options.steps,
     )
 
 
@@ -159,6 +168,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--limit", action="append", default=[], metavar="NAME=VALUE", help="another threshold")
     parser.add_argument("--gpu-gib", type=float, help="memory of one GPU, to project when creeping memory meets it")
     parser.add_argument("--host-gib", type=float, help="memory of the host, likewise")
+    parser.add_argument("--rows", type=count, help="rows of the training data, to tell how long verl runs")
+    parser.add_argument("--steps", type=count, help="steps that the run should reach, likewise")
     return parser
 
 

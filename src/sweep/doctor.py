@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     evidence = Evidence(
         granted_cpus=options.granted_cpus,
         host_cpus=options.host_cpus,
+        ray_version=options.ray_version,
         checkpoints=tuple(options.checkpoint),
         total_steps=options.total_steps,
         exit_code=options.exit_code,
@@ -85,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--granted-cpus", type=int, help="CPUs that the job was granted")
     parser.add_argument("--host-cpus", type=int, help="CPUs that its host has")
+    parser.add_argument("--ray-version", help="Ray's version there")
     parser.add_argument("--checkpoint", action="append", default=[], metavar="NAME", help="a complete checkpoint")
     return parser
 

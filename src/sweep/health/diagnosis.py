@@ -30,11 +30,12 @@ from sweep.health.findings.step_time import step_time
 from sweep.health.limits import DEFAULT, Limits
 from sweep.health.metric_table import MetricTable
 from sweep.health.reading import Reading, readings
+from sweep.health.run_length import planned_length
 from sweep.health.screen import screen_evidence
 
 RULES: tuple[Callable[[Evidence], tuple[Finding, ...]], ...] = (
     non_finite, screen_evidence, reward_loss, no_signal, entropy, lengths, critic, hacking, oscillation,
-    policy_update, step_time, memory_creep, run_window,
+    policy_update, step_time, memory_creep, run_window, planned_length,
 )  # fmt: skip
 """All rules over curves; adding one is adding it here."""
 

@@ -22,6 +22,8 @@ class RunFacts:
     gpu_total_gib: float | None = None
     host_total_gib: float | None = None
     save_interval_steps: int | None = None
+    dataset_rows: int | None = None
+    wanted_steps: int | None = None
 
     def number(self, key: str) -> float | None:
         """The setting as a number; None if it is unknown or not a number. Text counts if it reads as a number."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from sweep.core import verl_keys as keys
 from sweep.health.code import Code
-from sweep.health.evidence import RunFacts
+from sweep.health.evidence import Evidence, RunFacts
 from sweep.health.finding import Finding, Move, Severity, Way
 from sweep.health.limits import DEFAULT, Limits
 
@@ -25,6 +25,14 @@ def planned_steps(dataset_rows: int, train_batch: int, epochs: int, total_steps:
     """
     by_epochs = dataset_rows // max(train_batch, 1) * epochs
     return by_epochs if total_steps is None else min(by_epochs, total_steps)
+
+
+def planned_length(evidence: Evidence) -> tuple[Finding, ...]:
+    """`run_length` of a run whose data and wanted steps are known."""
+    facts = evidence.facts
+    if facts.dataset_rows is None or facts.wanted_steps is None:
+        return ()
+    return run_length(facts.config, facts.dataset_rows, facts.wanted_steps, evidence.limits)
 
 
 def run_length(
