@@ -49,6 +49,27 @@ def test_a_swept_key_that_is_dead_is_an_error(capsys: pytest.CaptureFixture[str]
     assert "DEAD_KEY" in capsys.readouterr().out
 
 
+def test_runs_of_several_values_are_checked_each_and_share_no_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    several = ["algorithm.use_kl_in_reward=true", "algorithm.kl_ctrl.kl_coef=0.0005,0.02"]
+    several += ["actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=8"]
+    assert main([*FINE, "--no-verl", *several]) == 2
+    said = capsys.readouterr().out
+    assert "SHARED_CHECKPOINT_DIR: trials algorithm.kl_ctrl.kl_coef=0.0005, algorithm" in said
+    assert "KL_COEF_OUTSIDE_SAFE_RANGE: algorithm.kl_ctrl.kl_coef 0.02" in said
+    own = "trainer.default_local_dir=runs/${algorithm.kl_ctrl.kl_coef}"
+    assert main([*FINE, "--no-verl", *several, own]) == 0
+
+
+def test_rows_that_the_filter_leaves_may_be_told(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+    rows = tmp_path / "t.jsonl"
+    rows.write_text('{"prompt": "p", "data_source": "openai/gsm8k", "reward_model": {}}\n' * 2048)
+    asked = [*FINE, f"data.train_files={rows}", "data.filter_overlong_prompts=true", "--no-verl"]
+    main(asked)
+    assert "EMPTY_DATALOADER" not in capsys.readouterr().out
+    assert main([*asked, "--rows-after-filter", "200"]) == 2
+    assert "the training data has 200 rows after its filter" in capsys.readouterr().out
+
+
 def test_steps_that_the_epochs_do_not_reach_are_found(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
     rows = tmp_path / "t.jsonl"
     rows.write_text('{"prompt": "p", "data_source": "openai/gsm8k", "reward_model": {}}\n' * 2048)

@@ -1,6 +1,7 @@
 """`python -m sweep.preflight [OVERRIDES...]`: what is wrong with a verl configuration, before anything is started.
 
-Takes verl's own overrides. Exits with 0 if nothing is in the way of a run and with 2 if something is.
+Takes verl's own overrides; a key with several values, as of Hydra's multirun, makes several runs, which are checked one
+by one and together. Exits with 0 if nothing is in the way of a run and with 2 if something is.
 """
 
 from __future__ import annotations
@@ -46,19 +47,29 @@ def inspect(overrides: Sequence[str], options: argparse.Namespace) -> tuple[Pref
     Raises:
         ConfigError: verl is not installed, or the overrides are not in Hydra's grammar.
     """
+    from sweep.engines.verl.compose import combinations, compose
+    from sweep.health.preflight import check_together
+
+    several, runs = combinations(overrides)
+    swept = several | set(options.swept)
+    found = [finding for lines in runs.values() for finding in _inspect_one(lines, options, swept)]
+    found += check_together({own: compose(lines).config for own, lines in runs.items()})
+    unique = {(finding.code, finding.keys, finding.what): finding for finding in found}
+    return tuple(sorted(unique.values(), key=lambda finding: finding.severity.rank))
+
+
+def _inspect_one(lines: list[str], options: argparse.Namespace, swept: frozenset[str]) -> Sequence[PreflightFinding]:
+    from dataclasses import replace
+
     from sweep.engines.verl.compose import compose
     from sweep.engines.verl.facts import gather
     from sweep.engines.verl.validate import verl_objections
     from sweep.health.preflight import preflight
 
-    composed = compose(overrides)
-    swept = frozenset(options.swept)
-    facts = gather(composed, machine=_machine(options), trial_steps=options.steps, swept=swept)
-    found = preflight(composed.config, facts)
-    if composed.unknown or not options.verl:
-        return found
-    objections = verl_objections(list(overrides))
-    return tuple(sorted((*objections, *found), key=lambda finding: finding.severity.rank))
+    composed = compose(lines)
+    known = gather(composed, machine=_machine(options), trial_steps=options.steps, swept=swept)
+    found = preflight(composed.config, replace(known, rows_after_filter=options.rows_after_filter))
+    return found if composed.unknown or not options.verl else (*verl_objections(lines), *found)
 
 
 def as_text(findings: Sequence[PreflightFinding], *, quiet: bool = False) -> str:
@@ -94,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quiet", action="store_true", help="leave out remarks")
     parser.add_argument("--steps", type=count, help="training steps that the run must reach")
     parser.add_argument("--swept", action="append", default=[], metavar="KEY", help="a key that is to be searched")
+    parser.add_argument("--rows-after-filter", type=count, help="rows that verl's length filter leaves, where known")
     parser.add_argument("--gpus", type=count, help="GPUs of the machine, if not this one")
     parser.add_argument("--gpu-gib", type=size, help="memory of one GPU in GiB")
     parser.add_argument("--cpus", type=count, help="logical CPUs of the machine")

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,20 @@ def compose(overrides: Sequence[str] | Overrides) -> Composed:
     )
 
 
+def combinations(lines: Sequence[str]) -> tuple[frozenset[str], dict[str, list[str]]]:
+    """The keys with several values, and the overrides of each run of Hydra's multirun by what is its own.
+
+    Raises:
+        ConfigError: an override is not in Hydra's grammar.
+    """
+    entries = _parsed(list(lines))
+    several = [entry for entry in entries if entry.is_discrete_sweep()]
+    common = [entry.input_line or "" for entry in entries if entry not in several]
+    choices = [[f"{entry.get_key_element()}={v}" for v in entry.sweep_string_iterator()] for entry in several]
+    runs = {" ".join(chosen): [*common, *chosen] for chosen in product(*choices)}
+    return frozenset(entry.key_or_group for entry in several), runs
+
+
 def require_known(composed: Composed) -> Composed:
     """The composition itself, if every key of its overrides is verl's.
 
@@ -101,17 +116,21 @@ def require_known(composed: Composed) -> Composed:
 
 
 def _parse(lines: list[str]) -> list[Override]:
+    parsed = _parsed(lines)
+    sweeping = [entry.input_line for entry in parsed if entry.is_sweep_override()]
+    if sweeping:
+        raise ConfigError(f"one configuration was asked for, but {sweeping[0]} names several; quote the value")
+    return parsed
+
+
+def _parsed(lines: list[str]) -> list[Override]:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
     try:
-        parsed = OverridesParser.create().parse_overrides(lines)
+        return list(OverridesParser.create().parse_overrides(lines))
     except HydraException as problem:
         raise ConfigError(f"an override is not in Hydra's grammar: {_one_line(problem)}") from problem
-    sweeping = [entry.input_line for entry in parsed if entry.is_sweep_override()]
-    if sweeping:
-        raise ConfigError(f"one configuration was asked for, but {sweeping[0]} names several; quote the value")
-    return list(parsed)
 
 
 def _is_group(entry: Override) -> bool:
