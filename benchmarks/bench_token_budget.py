@@ -39,7 +39,7 @@ from sweep.errors import ConfigError, SweepError
 from sweep.health.doctor import classify
 
 UTILIZATION = 0.4
-LADDER = "2048:64,4096:128,8192:256,16384:512,16384:1024,32768:1896"  # sweeps/token_budget.yaml
+LADDER = "2048:64,4096:128,8192:256,16384:512,16384:1896,32768:1896"  # sweeps/token_budget.yaml
 
 
 def main() -> int:
