@@ -111,6 +111,47 @@ def test_a_ladder_ends_at_the_memory_clamp():
     assert max(tokens) <= 13312  # 10 x 0.65 x 1024^2 / 512
 
 
+LADDER = "stages.token_budget.ladder.ladders.token_budget"
+SWAPPED = [
+    f"{LADDER}.keys=[actor_rollout_ref.rollout.max_num_seqs,actor_rollout_ref.rollout.max_num_batched_tokens]",
+    f"{LADDER}.points=[[64,2048],[16,65536]]",
+]
+
+
+def test_the_memory_clamp_bounds_the_token_budget_wherever_it_stands():
+    small = to_plan(compose(["model=qwen2.5-7b", "model.gpu_gib=10", "model.hidden_size=4096", *SWAPPED]))
+    (rung,) = small.stage("token_budget").rule.ladders[0].rungs
+    assert rung.settings.get(keys.MAX_BATCHED_TOKENS) == 2048
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (["model.gpu_gib=0.5"], "memory of 0.5 GB allows 665 tokens, less than every point"),
+        (
+            [f"{LADDER}.keys=[actor_rollout_ref.rollout.max_num_seqs]", f"{LADDER}.points=[[64]]"],
+            "clamp bounds .*max_num_batched_tokens, which is not among its keys",
+        ),
+        ([f"{LADDER}.points=[[1,1]]"], "no point lies within the knobs' ranges"),
+    ],
+)
+def test_a_ladder_without_a_rung_says_what_took_them(overrides: list[str], says: str):
+    with pytest.raises(ConfigError, match=says):
+        to_plan(compose(["model=qwen2.5-7b", "model.hidden_size=4096", *overrides]))
+
+
+def test_the_ladder_has_the_articles_pairs():
+    rungs = to_plan(compose(["model=smollm2-135m"])).stage("token_budget").rule.ladders[0].rungs
+    assert {"8192/256", "16384/1896"} <= {rung.name for rung in rungs}
+
+
+def test_steps_that_rounds_replace_need_not_exceed_the_warm_up():
+    stage = to_plan(compose(["model=smollm2-135m", "budget.throughput_steps=5"])).stage("token_budget")
+    assert (stage.budget.steps, stage.budget.warmup_steps) == (7, 2)
+    with pytest.raises(ConfigError, match=r"budget\.warmup_steps must be below budget\.steps, got 5 and 5"):
+        to_plan(compose(["model=smollm2-135m", "budget.throughput_steps=5", "stages.token_budget.measure=training"]))
+
+
 @pytest.mark.parametrize("model", [m for m in MODELS if not m.startswith("tiny")])
 def test_on_gpus_the_token_budget_is_measured_on_vllm_alone_unless_it_is_set_back(model: str):
     stage = to_plan(compose([f"model={model}"])).stage("token_budget")
@@ -361,6 +402,9 @@ def test_guards_and_checkpoints_that_were_chosen_reach_the_plug_ins():
         ("guards.stop_on=[KL_HIGH]", "must be among NON_FINITE, "),
         ("+guards.limits.kl_explosions=1", "guards.limits has no 'kl_explosions'"),
         ("+guards.limits.kl_band=1", "guards.limits has no 'kl_band'"),
+        ("+guards.limits.grad_vanishing_steps=0", "grad_vanishing_steps must be a whole number, at least 1, got 0"),
+        ("+guards.limits.critic_steps=0.5", "critic_steps must be a whole number, at least 1, got 0.5; the method's"),
+        ("+guards.limits.creep_blocks=1", "creep_blocks must be a whole number, at least 2, got 1"),
         ("guards.min_free_gib=-1", "must be at least 0, got -1"),
         ("checkpoints.keep_last=0", "must be at least 1, got 0"),
         ("checkpoints.save_steps=0", "must be at least 1, got 0"),

@@ -116,11 +116,13 @@ def _budget(where: str, content: Mapping[str, Any], measure: Measure) -> StageBu
     """What the stage may spend; trials that only generate have rounds for steps, as the section `rounds` says."""
     budget = built(StageBudget, f"{where}: budget", content.get("budget"))
     rounds = built(Rounds, f"{where}: rounds", content.get("rounds"))
+    if measure is not Measure.TRAINING:
+        return rounds.of(budget)
     if budget.warmup_steps >= budget.steps:
         raise ConfigError(
             f"{where}: budget.warmup_steps must be below budget.steps, got {budget.warmup_steps} and {budget.steps}"
         )
-    return budget if measure is Measure.TRAINING else rounds.of(budget)
+    return budget
 
 
 def _objective(where: str, content: Mapping[str, Any], options: Mapping[str, Any]) -> str:

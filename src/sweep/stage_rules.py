@@ -7,7 +7,7 @@ from typing import Any
 
 from sweep.core import verl_keys as keys
 from sweep.core.curve import METRICS
-from sweep.core.overrides import Overrides
+from sweep.core.overrides import Overrides, bare
 from sweep.core.plan import ModelFacts
 from sweep.core.stage import (
     BracketRule,
@@ -132,13 +132,29 @@ def _ladder(
             if key in ranged:
                 number(f"{where}.points: {key}", value, Within())
     kept = [p for p in points if _within(names, p, knobs)]
-    if spec.get("clamp") == MEMORY and model.gpu_gib and model.hidden_size:
-        most = token_clamp(model.gpu_gib, model.hidden_size)
-        kept = [p for p in kept if p[0] <= most]
     if not kept:
         raise ConfigError(f"{where}: no point lies within the knobs' ranges: {points}")
+    if spec.get("clamp") == MEMORY:
+        kept = _in_memory(where, names, kept, model)
     rungs = tuple(Rung("/".join(f"{v:g}" if isinstance(v, float) else str(v) for v in p), _at(names, p)) for p in kept)
     return Ladder(name, rungs, fitting(f"{where}.climb", bool, spec.get("climb", True)))
+
+
+def _in_memory(where: str, names: list[str], points: list[list[Any]], model: ModelFacts) -> list[list[Any]]:
+    """The points whose token budget the article's formula allows; all where GPU or model is not known."""
+    column = next((i for i, name in enumerate(names) if bare(name) == keys.MAX_BATCHED_TOKENS), None)
+    if column is None:
+        raise ConfigError(f"{where}.clamp bounds {keys.MAX_BATCHED_TOKENS}, which is not among its keys {names}")
+    if not model.gpu_gib or not model.hidden_size:
+        return points
+    most = token_clamp(model.gpu_gib, model.hidden_size)
+    kept = [p for p in points if number(f"{where}.points: {names[column]}", p[column], Within()) <= most]
+    if not kept:
+        raise ConfigError(
+            f"{where}: memory of {model.gpu_gib:g} GB allows {most:g} tokens, less than every point: {points}; "
+            "give smaller points, or leave clamp out"
+        )
+    return kept
 
 
 def _multiples(where: str, names: list[str], spec: Mapping[str, Any], base: Overrides) -> list[list[float]]:
