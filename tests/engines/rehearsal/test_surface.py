@@ -6,6 +6,7 @@ import pytest
 from sweep.core import verl_keys as keys
 from sweep.core.overrides import NOTHING, Overrides
 from sweep.engines.rehearsal.surfaces import RANGES, SURFACES, best_settings
+from sweep.errors import ConfigError
 
 STEPS = 500
 PLAIN = SURFACES["separable"]
