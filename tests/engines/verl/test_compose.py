@@ -46,6 +46,7 @@ def test_every_key_that_preflight_reads_exists_in_verl_or_is_added_on_purpose() 
     added = {
         *keys.BAND_KEYS,
         keys.CRITIC_INFER_MAX_TOKENS,
+        keys.WORKER_EXTENSION,
         keys.RAY_ADDRESS,
         keys.RAY_TMP,
         keys.ACTOR_MIXED_PRECISION,
