@@ -19,8 +19,8 @@ $(INSTALLED): pyproject.toml requirements/$(SET).txt requirements/constraints.tx
 	@test -n "$(PYTHON)" || { echo "Python 3.10, 3.11 or 3.12 is needed, none was found; set PYTHON=/path/to/python3" >&2; exit 2; }
 	@echo "installing the $(SET) set into .venv with $$($(PYTHON) --version)"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -r requirements/$(SET).txt
-	$(if $(ALONE),$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps -r $(ALONE))
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/$(SET).txt
+	$(if $(ALONE),$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r $(ALONE))
 	@rm -f .venv/.installed-*; touch $@
 
 tune: install ## Tune MODEL (tiny by default); more settings in ARGS="budget.steps=100 stage=kl"
