@@ -107,12 +107,12 @@ class Campaign:
             return winners[stage.name]
         stands_on = self._plan.stands_on(stage, upstream)
         base = self._plan.base_of(stage, upstream)
-        self._own.clear()
         for observer in self._observers:
             observer.stage_started(stage)
         for record in self._store.records(stage):
             self._memory.learn(record.trial, record.outcome)
         self._progress, self._repeats = start_of(self._plan, self._store, stage, upstream), 0
+        self._own.clear()
         self._failed_before = {
             r.trial.id: r for r in self._records(stage) if failure_policy.may_be_tried_again(r.outcome)
         }
@@ -164,7 +164,7 @@ class Campaign:
         return records if all(own.values()) else tuple(r for r in records if own[r.trial.id])
 
     def _is_own(self, stage: Stage, record: Record) -> bool:
-        return record.trial == _trial(stage, self._progress.base, record.settings, record.trial.seed)
+        return record.trial == _trial(stage, self._progress.base, _proposal(record))
 
     def _try_again(self, stage: Stage) -> None:
         """What failed under an earlier driver for a reason outside the trial runs once more before the stage halts."""
@@ -191,7 +191,7 @@ class Campaign:
     def _within_memory(self, stage: Stage, progress: Progress, proposals: Iterable[Proposal]) -> Iterator[Proposal]:
         """The proposals that memory is not known to rule out; of the others the sampler hears that they are not run."""
         for proposal in proposals:
-            over = self._memory.rules_out(_trial(stage, progress.base, proposal.settings, proposal.seed))
+            over = self._memory.rules_out(_trial(stage, progress.base, proposal))
             self._ruled_out = self._ruled_out + 1 if over else 0
             if over is None or self._ruled_out > MOST_RULED_OUT:
                 yield proposal
@@ -200,12 +200,13 @@ class Campaign:
 
     def _start_next(self, stage: Stage, progress: Progress, proposals: Iterable[Proposal]) -> None:
         """As many as there is room for; the rule does not mind in which order, a loaded runtime does."""
-        by_trial = {_trial(stage, progress.base, proposal.settings, proposal.seed): proposal for proposal in proposals}
-        self._start_all(stage, progress, [by_trial[trial] for trial in self._fleet.next_of(list(by_trial))])
+        by_trial = {_trial(stage, progress.base, proposal): proposal for proposal in proposals}
+        for trial in self._fleet.next_of(list(by_trial)):
+            self._start(Running(stage, by_trial[trial], trial))
 
     def _start_all(self, stage: Stage, progress: Progress, proposals: Iterable[Proposal]) -> None:
         for proposal in proposals:
-            self._start(Running(stage, proposal, _trial(stage, progress.base, proposal.settings, proposal.seed)))
+            self._start(Running(stage, proposal, _trial(stage, progress.base, proposal)))
 
     def _start(self, run: Running, *, resume: bool = False) -> None:
         if run.trial.id in self._running:
@@ -337,8 +338,9 @@ class Campaign:
                 observer.trial_ended(run.stage, run.trial, outcome, score)
 
 
-def _trial(stage: Stage, base: Overrides, settings: Overrides, seed: int) -> Trial:
-    return Trial(base.merged(settings), seed, stage.budget.steps, stage.measure)
+def _trial(stage: Stage, base: Overrides, proposal: Proposal) -> Trial:
+    """What the stage runs for a proposal."""
+    return Trial(base.merged(proposal.settings), proposal.seed, stage.budget.steps, stage.measure)
 
 
 def _proposal(record: Record) -> Proposal:

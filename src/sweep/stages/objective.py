@@ -13,6 +13,7 @@ from statistics import fmean
 
 from sweep.core import verl_keys as keys
 from sweep.core.curve import Curve
+from sweep.core.kl_band import HIGH_KL_NATS
 from sweep.core.outcome import Finished
 from sweep.core.overrides import Value
 from sweep.core.stage import Constraint, Stage
@@ -22,10 +23,6 @@ from sweep.stages.user_code import call
 from sweep.stats.estimate import Estimate
 from sweep.stats.gain import DEFAULT_GAIN, Gain, area_gain, common_start, fitted_gain, steps_to_level
 from sweep.stats.timing import step_time
-
-KL_BAND_HIGH_NATS = 0.18
-"""Mean KL above which policy drift is out of control, where the stage's own band controller has no other bound (then
-that) and `objective_options.kl_band_high` does not say. Source: S0 section 2.2."""
 
 LEVEL_SHARE = 0.25
 """Share of the steps, at the end, whose mean score is the reward reached. Ours: at 40 steps, ten of them."""
@@ -119,12 +116,13 @@ def speed_to_level(stage: Stage, finished: Finished) -> Score:
 def reward_in_band(stage: Stage, finished: Finished) -> Score:
     """Score reached at the end, discounted by how far mean KL lies above its band.
 
-    value = level * min(1, band / KL). A KL under the band is not punished: a penalty that holds the policy back
-    already shows in the level. Source: S0 section 2.2; the discount is ours.
+    value = level * min(1, band / KL), with the upper edge of the band from `objective_options.kl_band_high`, else from
+    the stage's own band controller, else S0's. A KL under the band is not punished: a penalty that holds the policy
+    back already shows in the level. Source: S0 section 2.2; the discount is ours.
     """
     level = _level(finished.curve.score)
     kl = _mean(_tail(finished.curve.kl_nats))
-    high = _option(stage, "kl_band_high", stage.fixed.get(keys.BAND_HIGH, KL_BAND_HIGH_NATS))
+    high = _option(stage, "kl_band_high", stage.fixed.get(keys.BAND_HIGH, HIGH_KL_NATS))
     discount = min(1.0, high / kl) if kl > 0 else 1.0
     return Score(level.value * discount, level.standard_error, (("level", level.value), ("kl_nats", kl)))
 
@@ -146,9 +144,8 @@ def height_and_smoothness(stage: Stage, finished: Finished) -> Score:
     """
     values = [v for v in finished.curve.score if math.isfinite(v)]
     roughness = _roughness(values)
-    weight = _option(stage, "roughness_weight", ROUGHNESS_WEIGHT)
-    value = _mean(values) - weight * roughness / math.sqrt(len(values)) if values else math.nan
     error = roughness / math.sqrt(len(values)) if values else math.nan
+    value = _mean(values) - _option(stage, "roughness_weight", ROUGHNESS_WEIGHT) * error
     return Score(value, error, (("height", _mean(values)), ("roughness", roughness)))
 
 
