@@ -260,10 +260,17 @@ def test_bad_input_gets_one_clear_message(overrides: list[str], says: str):
     assert "\n" not in str(caught.value)
 
 
+def test_the_confirmation_follows_every_search_unless_it_says_what():
+    assert to_plan(compose([])).stage("confirm").follows == ("minibatch", "kl", "token_budget", "lr_lambda")
+    assert to_plan(compose(["stages.confirm.follows=[]"])).stage("confirm").follows == ()
+    assert to_plan(compose(["stages.confirm.follows=[kl]"])).stage("confirm").follows == ("kl",)
+
+
 def test_further_configurations_of_the_confirmation_are_verl_settings_by_name():
     mine = '+stages.confirm.beside.mine=["actor_rollout_ref.actor.optim.lr=3e-6"]'
     rule = to_plan(compose([mine])).stage("confirm").rule
     assert [(n, dict(s)) for n, s in rule.beside] == [("mine", {"actor_rollout_ref.actor.optim.lr": 3e-6})]
+    assert to_plan(compose([mine, "confirm.seeds=3"])).stage("confirm").budget.most_trials == 9
     with pytest.raises(ConfigError, match=r"sweeps/confirm\.yaml: beside\.mine: cannot read"):
         to_plan(compose(["+stages.confirm.beside.mine=[nonsense]"]))
 

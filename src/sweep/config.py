@@ -95,7 +95,7 @@ def to_plan(config: CampaignConfig) -> CampaignPlan:
         config.model.gpu_gib,
         config.model.hidden_size,
     )
-    stages = _in_order(_after_all(_stages(config, base, model)))
+    stages = _in_order(_after_all(_stages(config, base, model), config))
     _check_seeds(config, stages)
     folder = Path(config.runs) / config.campaign
     return CampaignPlan(
@@ -134,10 +134,11 @@ def _stages(config: CampaignConfig, base: Overrides, model: ModelFacts) -> list[
     return [stage_from(name, content, base, model) for name, content in wanted.items()]
 
 
-def _after_all(stages: list[Stage]) -> list[Stage]:
-    """The stages with every confirmation after all stages that search."""
+def _after_all(stages: list[Stage], config: CampaignConfig) -> list[Stage]:
+    """The stages with every confirmation that does not say what it follows after all stages that search."""
     searching = tuple(s.name for s in stages if not isinstance(s.rule, ConfirmRule))
-    return [replace(s, follows=searching) if isinstance(s.rule, ConfirmRule) else s for s in stages]
+    last = {s.name for s in stages if isinstance(s.rule, ConfirmRule) and config.stages[s.name].get("follows") is None}
+    return [replace(s, follows=searching) if s.name in last else s for s in stages]
 
 
 def as_mapping(config: CampaignConfig) -> dict[str, object]:

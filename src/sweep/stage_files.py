@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from sweep.core import verl_keys as keys
@@ -10,9 +11,11 @@ from sweep.core.curve import METRICS
 from sweep.core.overrides import Overrides, bare
 from sweep.core.plan import ModelFacts
 from sweep.core.stage import (
+    ConfirmRule,
     Constraint,
     Knob,
     Rounds,
+    Rule,
     Stage,
     StageBudget,
 )
@@ -50,14 +53,15 @@ def stage_from(name: str, content: Mapping[str, Any], base: Overrides, model: Mo
     knobs = tuple(_knob(f"{where}: knobs.{n}", k) for n, k in section(f"{where}: knobs", content.get("knobs")).items())
     _check_knobs(where, knobs, content.get("rule"))
     measure = _measure(where, content, base, model)
+    rule = rule_from(where, content, base, model, knobs)
     options = section(f"{where}: objective_options", content.get("objective_options"))
     constraints = section(f"{where}: constraints", content.get("constraints"))
     return Stage(
         name=name,
         knobs=knobs,
-        rule=rule_from(where, content, base, model, knobs),
+        rule=rule,
         objective=_objective(where, content, options),
-        budget=_budget(where, content, measure),
+        budget=_with_every_arm(_budget(where, content, measure), rule),
         fixed=_fixed(f"{where}: fixed", content.get("fixed"), knobs),
         constraints=tuple(_constraint(f"{where}: constraints.{n}", c) for n, c in constraints.items()),
         follows=tuple(listing(f"{where}: follows", content.get("follows"))),
@@ -123,6 +127,11 @@ def _budget(where: str, content: Mapping[str, Any], measure: Measure) -> StageBu
             f"{where}: budget.warmup_steps must be below budget.steps, got {budget.warmup_steps} and {budget.steps}"
         )
     return budget
+
+
+def _with_every_arm(budget: StageBudget, rule: Rule) -> StageBudget:
+    """A confirmation runs base, winner and each configuration beside them, whatever its file counts."""
+    return replace(budget, trials=2 + len(rule.beside)) if isinstance(rule, ConfirmRule) else budget
 
 
 def _objective(where: str, content: Mapping[str, Any], options: Mapping[str, Any]) -> str:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
 
 from sweep.core import verl_keys as keys
+from sweep.core.overrides import NOTHING, Overrides
+from sweep.core.stage import BracketRule, ConfirmRule
+from sweep.core.winner import Choice, Score, Winner
 from sweep.errors import StageHalted, ViewError
 from sweep.report.failures import failure_lines
-from sweep.report.summary import write_summary
+from sweep.report.summary import StageLine, table, write_summary
 from tests.fakes import Script
 from tests.fakes_store import MemoryStore
 from tests.test_campaign import Bench, planned, response
@@ -32,6 +36,17 @@ def test_the_table_has_a_line_a_stage_with_baseline_and_winner(tmp_path):
     assert [line.split()[0] for line in lines[1:5]] == ["minibatch", "kl", "token_budget", "lr_lambda"]
     assert "max_num_seqs=32" in lines[3]
     assert "lr=0.00075" in lines[4]
+
+
+@pytest.mark.parametrize(("searched", "cell"), [({"minibatch", "confirm"}, "given up"), ({"confirm"}, "baseline kept")])
+def test_a_confirmation_that_keeps_the_base_gives_up_only_what_was_found(searched, cell):
+    ended = {"minibatch": (Overrides.of({keys.MINI_BATCH: 8}), BracketRule), "confirm": (NOTHING, ConfirmRule)}
+    lines = []
+    for name, (settings, rule) in ended.items():
+        if name in searched:
+            choice = Choice(settings, settings, Score(1.0), Score(1.0), (), "said")
+            lines.append(StageLine(Winner(name, choice, rule.__name__, (), ""), "area_per_second", 2, 0, (), 0, 1.0))
+    assert cell in table(planned(), lines, [], Path("runs/x")).splitlines()[len(lines)]
 
 
 def test_the_files_hold_the_same_as_the_store(tmp_path):

@@ -122,13 +122,13 @@ def test_replicates_are_arms_that_finished_on_two_seeds_in_the_order_of_their_se
 VERLS_OWN = Overrides.of({keys.ACTOR_LR: 5e-7})
 
 
-def beside(verls_own):
+def beside(verls_own, found=FOUND):
     """The confirmation with a further configuration, whose trials end so; winner and base as in `gains(0.3)`."""
     records: tuple[Record, ...] = ()
     rule = ConfirmRule((("verl_defaults", VERLS_OWN),))
     asked = replace(stage(), rule=rule)
     while True:
-        decision = decide(asked, Progress(BASE, records, SEEDS, found=FOUND))
+        decision = decide(asked, Progress(BASE, records, SEEDS, found=found))
         if not isinstance(decision, Launch):
             return decision, records
         records += tuple(
@@ -144,14 +144,24 @@ def test_a_further_configuration_runs_on_the_same_seeds_and_is_told_but_cannot_w
     decision, records = beside(lambda seed: line(2.0, 2.0))
     assert [r.trial.seed for r in records] == [1001] * 3 + [1002] * 3 + [1003] * 3
     assert decision.choice.settings == FOUND
-    assert decision.choice.notes[-1].startswith("the winner against verl_defaults: -7")
+    assert "better than the base; the winner against verl_defaults: -7" in decision.choice.reason
     assert len(decision.choice.trial_ids) == 9
 
 
 def test_a_further_configuration_that_dies_is_told_and_changes_nothing():
     decision, _ = beside(lambda seed: died())
     assert decision.choice.settings == FOUND and "better than the base" in decision.choice.reason
-    assert "verl_defaults did not finish on any new seed" in decision.choice.notes[-1]
+    assert "verl_defaults did not finish on any new seed" in decision.choice.reason
+
+
+def test_without_a_winner_the_base_is_compared_with_the_further_configurations():
+    decision, records = beside(lambda seed: line(0.2, 2.0), found=NOTHING)
+    assert [(r.trial.seed, r.note) for r in records] == [
+        (seed, note) for seed in SEEDS for note in ("baseline", "verl_defaults")
+    ]
+    assert decision.choice.settings == NOTHING
+    assert "there is nothing to confirm; the base against verl_defaults: +100%" in decision.choice.reason
+    assert len(decision.choice.trial_ids) == 6
 
 
 @settings(max_examples=60, deadline=None)

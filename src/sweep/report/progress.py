@@ -70,7 +70,7 @@ class Progress:
         """Step, reward, KL and time left."""
         pace = self._paces[trial.id] = self._paces.get(trial.id, Pace()).stepped(self._clock())
         most, number = stage.budget.most_trials, self._numbers.get(trial.id, self._started)
-        later = most - max(self._numbers.values(), default=number)
+        later = max(0, most - max(self._numbers.values(), default=number))
         left = pace.seconds_left(trial.steps - step, later, trial.steps, at_once=len(self._paces))
         line = (
             f"{stage.name}  trial {number}/{most}  step {step}/{trial.steps}"

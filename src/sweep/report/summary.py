@@ -119,7 +119,8 @@ def best_settings(plan: CampaignPlan, winners: list[Winner]) -> Overrides:
 def table(plan: CampaignPlan, lines: list[StageLine], failures: list[str], folder: Path, *, script: bool = True) -> str:
     """Baseline and winner a stage, then the failures and where everything is; a rehearsal has no script to run."""
     head = ("stage", "winner", "objective", "baseline", "winner's", "trials", "spent")
-    text = columns([head, *(_row(line) for line in lines)])
+    found = found_by([line.winner for line in lines if not _confirms(line)])
+    text = columns([head, *(_row(line, found) for line in lines)])
     text.append(_ledger(plan, lines))
     text += [line.winner.choice.reason for line in lines if _confirms(line)]
     text += failures
@@ -128,9 +129,10 @@ def table(plan: CampaignPlan, lines: list[StageLine], failures: list[str], folde
     return "\n".join(text)
 
 
-def _row(line: StageLine) -> tuple[str, ...]:
+def _row(line: StageLine, found: Overrides) -> tuple[str, ...]:
+    """The stage's line; `found` is what all searches found, which a confirmation keeps or gives up."""
     choice = line.winner.choice
-    if _confirms(line):
+    if _confirms(line) and found:
         return _cells(line, "all of the above" if choice.settings else "given up")
     changed = ", ".join(
         f"{k.rsplit('.', 1)[-1]}={v}" for k, v in choice.settings.to_json().items() if "kl_ctrl.b" not in k

@@ -3,7 +3,8 @@
 A winner picked from few runs looks better than it is. Both arms are run anew on every seed of the stage; the ratio of
 their efficiencies has an interval, and the report can say "looked +9 %, confirmed +3 % (1 to 5)". A winner that is
 *worse* on the new seeds is given up for the base; one that cannot be told from it stays, and that is said. Further
-configurations that the rule names run beside them, say a published one; the notes tell how the winner compares.
+configurations that the rule names run beside them, say a published one; the reason tells how the winner compares, or
+the base where no stage found anything.
 
 `progress.base` is the campaign's base here, `progress.found` what all winners before lay over it.
 """
@@ -11,6 +12,7 @@ configurations that the rule names run beside them, say a published one; the not
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from sweep.core.decision import Decision, Freeze, Halt, Launch, Wait
 from sweep.core.overrides import NOTHING
@@ -24,23 +26,28 @@ from sweep.stages.evidence import comparison, spread
 from sweep.stats.efficiency import PRIOR_CV, combined, efficiency
 from sweep.stats.verdict import Comparison, Verdict
 
+UNCHANGED = "no stage changed anything: there is nothing to confirm"
+
 
 def decide(stage: Stage, rule: ConfirmRule, progress: Progress) -> Decision:
     """All arms on every seed, then the winner as it stands the test."""
-    winner = Arm(progress.found, progress.found, "winner")
-    if not progress.base.difference(progress.base.merged(progress.found)):
-        why = "no stage changed anything: there is nothing to confirm"
-        return Freeze(Choice(NOTHING, NOTHING, Score(math.nan), Score(math.nan), (), why))
-    arms = (BASELINE, winner, *(Arm(settings, settings, name) for name, settings in rule.beside))
+    changed = bool(progress.base.difference(progress.base.merged(progress.found)))
+    if not changed and not rule.beside:
+        return Freeze(Choice(NOTHING, NOTHING, Score(math.nan), Score(math.nan), (), UNCHANGED))
+    winner = (Arm(progress.found, progress.found, "winner"),) if changed else ()
+    arms = (BASELINE, *winner, *(Arm(settings, settings, name) for name, settings in rule.beside))
     sides = [measure(stage, progress, arm, len(progress.seeds)) for arm in arms]
     measured = [side for side in sides if isinstance(side, Measured)]
     if len(measured) < len(sides):
         wanted = [p for side in sides if isinstance(side, Launch) for p in side.proposals]
         return Launch(_interleaved(wanted, progress)) if wanted else Wait()
-    base, own, *others = measured
+    base, *others = measured
     if not base.finished:
         return Halt(f"the baseline did not finish on any new seed: {'; '.join(base.died)}")
-    return _freeze(stage, progress, base, own, others)
+    if not changed:
+        said = "; ".join((UNCHANGED, *(_beside(stage, progress, base, "base", other) for other in others)))
+        return Freeze(Choice(NOTHING, NOTHING, base.score, base.score, _ids(measured), said))
+    return _freeze(stage, progress, base, others[0], others[1:])
 
 
 def _interleaved(wanted: list[Proposal], progress: Progress) -> tuple[Proposal, ...]:
@@ -49,7 +56,7 @@ def _interleaved(wanted: list[Proposal], progress: Progress) -> tuple[Proposal, 
 
 
 def _freeze(stage: Stage, progress: Progress, base: Measured, own: Measured, others: list[Measured]) -> Freeze:
-    ids = tuple(i for side in (base, own, *others) for i in side.trial_ids)
+    ids = _ids((base, own, *others))
     if not own.finished:
         why = f"the winner did not finish on any new seed, the base is kept: {'; '.join(own.died)}"
         return Freeze(Choice(NOTHING, NOTHING, base.score, base.score, ids, why))
@@ -57,16 +64,22 @@ def _freeze(stage: Stage, progress: Progress, base: Measured, own: Measured, oth
     lost = seen.verdict is Verdict.WORSE
     ratio = _ratio(stage, progress, base, own)
     text = f"{_looked(stage, progress)}{_said(seen, ratio, len(progress.seeds))}"
+    text = "; ".join((text, *(_beside(stage, progress, own, "winner", other) for other in others)))
     chosen = base if lost else own
-    notes = (seen.reason, *(_beside(stage, progress, own, other) for other in others))
-    return Freeze(Choice(chosen.arm.settings, chosen.arm.requested, chosen.score, base.score, ids, text, notes, ratio))
+    return Freeze(
+        Choice(chosen.arm.settings, chosen.arm.requested, chosen.score, base.score, ids, text, (seen.reason,), ratio)
+    )
 
 
-def _beside(stage: Stage, progress: Progress, own: Measured, other: Measured) -> str:
-    """How the winner compares with a further configuration."""
+def _ids(sides: Iterable[Measured]) -> tuple[str, ...]:
+    return tuple(i for side in sides for i in side.trial_ids)
+
+
+def _beside(stage: Stage, progress: Progress, own: Measured, name: str, other: Measured) -> str:
+    """How the campaign's own configuration of that name compares with a further one."""
     if not other.finished:
         return f"{other.arm.note} did not finish on any new seed: {'; '.join(other.died)}"
-    return f"the winner against {other.arm.note}: {_shown(_ratio(stage, progress, other, own))}"
+    return f"the {name} against {other.arm.note}: {_shown(_ratio(stage, progress, other, own))}"
 
 
 def _looked(stage: Stage, progress: Progress) -> str:
