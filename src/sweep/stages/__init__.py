@@ -53,10 +53,14 @@ def _by_rule(stage: Stage, progress: Progress) -> Decision:
 def score(stage: Stage, finished: Finished, baselines: Iterable[Record], seeds: Sequence[int]) -> Score:
     """The trial's score as the stage's own rule reads it beside the stage's baselines so far.
 
-    A bracket lets every trial begin where its baselines do; until one has finished a trial has its own start.
+    A bracket lets every trial begin where its baselines do; until one has finished a trial has its own start and pace.
     """
-    start = bracket.start(stage, stage.rule, baselines, seeds) if isinstance(stage.rule, BracketRule) else None
-    return objective.score(stage, finished, start)
+    if isinstance(stage.rule, BracketRule):
+        return objective.score(stage, finished, bracket.origin(stage, stage.rule, baselines, seeds))
+    own = seeds[: stage.budget.seeds]
+    return objective.score(
+        stage, finished, objective.pace_of(stage, [r.finished for r in baselines if r.trial.seed in own and r.finished])
+    )
 
 
 __all__ = ["decide", "score"]

@@ -11,6 +11,7 @@ from sweep.core.stage import Stage
 from sweep.core.winner import Ratio, Score
 from sweep.stages import objective
 from sweep.stages.arms import Measured, paired
+from sweep.stages.objective import Origin
 from sweep.stats.efficiency import PRIOR_CV, combined, pooled_spread, ratio
 from sweep.stats.estimate import ASSUMED_DEGREES, Estimate, Interval, Spread
 
@@ -18,16 +19,17 @@ SCORE_DEGREES = 10
 """Degrees behind the error of one run's score where a rule compares scores. Ours: that of ten blocks of steps."""
 
 
-def against(stage: Stage, winner: Measured, base: Measured, start: float | None = None) -> Ratio | None:
+def against(stage: Stage, winner: Measured, base: Measured, origin: Origin | None = None) -> Ratio | None:
     """The ratio of the two arms' scores, paired by seed; None where none exists, as for a baseline of nothing."""
-    sides = estimates(stage, winner, base, start)
+    sides = estimates(stage, winner, base, origin)
     spread, assumed = leaning(pooled_spread(sides))
     return printed(ratio(*sides, pooled_variance=spread), assumed)
 
 
-def estimates(stage: Stage, arm: Measured, other: Measured, start: float | None = None) -> list[list[Estimate]]:
-    """The scores of both arms by seed, with the error within each run."""
-    return [[_estimate(objective.score(stage, f, start)) for f in runs] for runs in paired(arm, other)]
+def estimates(stage: Stage, arm: Measured, other: Measured, origin: Origin | None = None) -> list[list[Estimate]]:
+    """The scores of both arms by seed, with the error within each run; without an origin the other's pace is used."""
+    origin = objective.pace_of(stage, other.finished) if origin is None else origin
+    return [[_estimate(objective.score(stage, f, origin)) for f in runs] for runs in paired(arm, other)]
 
 
 def leaning(measured: Spread | None) -> tuple[Spread, bool]:

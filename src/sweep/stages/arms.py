@@ -14,6 +14,7 @@ from sweep.core.progress import Progress, Proposal, Record
 from sweep.core.stage import Stage
 from sweep.core.winner import Score
 from sweep.stages import objective
+from sweep.stages.objective import UNKNOWN_ORIGIN, Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +62,28 @@ def paired(one: Measured, other: Measured) -> tuple[list[Finished], list[Finishe
 
 
 def measure(
-    stage: Stage, progress: Progress, arm: Arm, seeds: int = 1, start: float | None = None
+    stage: Stage, progress: Progress, arm: Arm, seeds: int = 1, origin: Origin | None = None
 ) -> Measured | Launch | Wait:
-    """The arm's evidence over its first `seeds` seeds, or what is missing for it; `start` as in `objective.score`.
+    """The arm's evidence over its first `seeds` seeds, or what is missing for it; `origin` as in `objective.score`.
 
+    Without one losses are counted by the pace of the baseline's trials on the same seeds.
     A trial that died is not run again here (the failure policy retries before the store settles it).
     """
     missing = lacking(progress, arm, seeds)
     if missing:
         return Launch(missing)
-    by_seed = {r.trial.seed: r for r in progress.arm(arm.settings)}
-    records = [by_seed[s] for s in progress.seeds[:seeds]]
+    records = _on_seeds(progress, arm, seeds)
     if any(r.outcome is None for r in records):
         return Wait()
-    return summarize(stage, arm, records, start)
+    if origin is None:
+        origin = objective.pace_of(stage, [r.finished for r in _on_seeds(progress, BASELINE, seeds) if r.finished])
+    return summarize(stage, arm, records, origin)
+
+
+def _on_seeds(progress: Progress, arm: Arm, seeds: int) -> list[Record]:
+    """The arm's records on its first `seeds` seeds, in their order."""
+    by_seed = {r.trial.seed: r for r in progress.arm(arm.settings)}
+    return [by_seed[s] for s in progress.seeds[:seeds] if s in by_seed]
 
 
 def lacking(progress: Progress, arm: Arm, seeds: int) -> tuple[Proposal, ...]:
@@ -84,10 +93,10 @@ def lacking(progress: Progress, arm: Arm, seeds: int) -> tuple[Proposal, ...]:
     return tuple(Proposal(arm.settings, seed, arm.requested, arm.note) for seed in wanted)
 
 
-def summarize(stage: Stage, arm: Arm, records: Sequence[Record], start: float | None = None) -> Measured:
+def summarize(stage: Stage, arm: Arm, records: Sequence[Record], origin: Origin = UNKNOWN_ORIGIN) -> Measured:
     """The ended records as evidence; the score is the mean over finished trials."""
     finished = tuple(r.finished for r in records if r.finished is not None)
-    scores = [objective.score(stage, f, start) for f in finished]
+    scores = [objective.score(stage, f, origin) for f in finished]
     return Measured(
         arm=arm,
         finished=finished,

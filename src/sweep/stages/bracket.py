@@ -28,6 +28,7 @@ from sweep.stages.against import against, estimates
 from sweep.stages.arms import BASELINE, Arm, Measured, measure, room
 from sweep.stages.axis import Axis, short
 from sweep.stages.evidence import no_gain
+from sweep.stages.objective import UNKNOWN_ORIGIN, Origin
 from sweep.stages.remarks import remarks
 from sweep.stats.bracket import TIE_DIGITS, Probe, Settled, advance
 from sweep.stats.efficiency import pooled_spread, ratio
@@ -46,12 +47,12 @@ class Walked:
 
 @dataclass(frozen=True, slots=True)
 class _Desk:
-    """What a decision is made from; `start` is where the reward of every trial begins, if the objective asks."""
+    """What a decision is made from; `origin` is what the baselines say of every trial."""
 
     stage: Stage
     rule: BracketRule
     progress: Progress
-    start: float | None = None
+    origin: Origin = UNKNOWN_ORIGIN
 
     @property
     def seeds(self) -> int:
@@ -60,7 +61,7 @@ class _Desk:
 
     def measure(self, arm: Arm) -> Measured | Launch | Wait:
         """The arm's evidence over its seeds, or what is missing for it."""
-        return measure(self.stage, self.progress, arm, self.seeds, self.start)
+        return measure(self.stage, self.progress, arm, self.seeds, self.origin)
 
     def axis(self, knob: Knob, held: Arm) -> Axis:
         """The knob around the arm that is held."""
@@ -82,7 +83,7 @@ def decide(stage: Stage, rule: BracketRule, progress: Progress) -> Decision:
         return Halt(f"the baseline did not finish: {'; '.join(base.died)}")
     if stage.knobs[0].key == keys.MINI_BATCH and (why := no_gain(stage, base)):
         return Halt(why)
-    desk = replace(desk, start=start(stage, rule, progress.arm(NOTHING), progress.seeds))
+    desk = replace(desk, origin=origin(stage, rule, progress.arm(NOTHING), progress.seeds))
     held = BASELINE
     walks: list[Walked] = []
     for knob in stage.knobs:
@@ -96,11 +97,10 @@ def decide(stage: Stage, rule: BracketRule, progress: Progress) -> Decision:
     return _freeze(desk, base, walks)
 
 
-def start(stage: Stage, rule: BracketRule, baselines: Iterable[Record], seeds: Sequence[int]) -> float | None:
-    """Where the reward of every trial begins by the baselines that finished; None without one or if nobody asks."""
+def origin(stage: Stage, rule: BracketRule, baselines: Iterable[Record], seeds: Sequence[int]) -> Origin:
+    """What the baselines that finished say of every trial; nothing is known without one."""
     counted = seeds[: 1 if rule.prove else stage.budget.seeds]
-    finished = [r.finished for r in baselines if r.trial.seed in counted and r.finished is not None]
-    return objective.start_of(stage, finished) if finished else None
+    return objective.origin_of(stage, [r.finished for r in baselines if r.trial.seed in counted and r.finished])
 
 
 def _walk(desk: _Desk, knob: Knob, held: Arm) -> Walked | Launch | Wait:
@@ -228,7 +228,7 @@ def _freeze(desk: _Desk, base: Measured, walks: list[Walked]) -> Freeze:
                 *_time(desk, base),
                 *_remarks(desk, base, walks),
             ),
-            ratio=against(desk.stage, best, base, desk.start),
+            ratio=against(desk.stage, best, base, desk.origin),
         )
     )
 

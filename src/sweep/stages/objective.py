@@ -7,7 +7,8 @@ from the raw score, never from the reward after the KL penalty, which moves with
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import fmean
 
@@ -33,18 +34,34 @@ ROUGHNESS_WEIGHT = 1.0
 swings leave uncertain is given up."""
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a stage's baselines say of all its trials; None for what they do not say.
+
+    `reward`: the score that all of them begin at, else each has its own start. `step_seconds`: of the baseline, the
+    pace that losses are counted by, else by the trial's own.
+    """
+
+    reward: float | None = None
+    step_seconds: float | None = None
+
+
+UNKNOWN_ORIGIN = Origin()
+"""Without a baseline."""
+
+
 @lru_cache(maxsize=4096)  # rules replay their walk at each decision; a finished trial's score never changes
-def score(stage: Stage, finished: Finished, start: float | None = None) -> Score:
+def score(stage: Stage, finished: Finished, origin: Origin = UNKNOWN_ORIGIN) -> Score:
     """The trial's score under the stage's objective; NaN if the curve cannot tell.
 
-    `start` is the score that all trials of the model begin at, where a rule knows it better than one trial does.
+    `origin` is what a rule knows from the stage's baselines better than from one trial.
 
     Raises:
         LookupError: for an objective that is neither known nor importable.
         ConfigError: if an objective of the user's fails, or returns anything but a score.
     """
-    if stage.objective == area_per_second.__name__:
-        return area_per_second(stage, finished, start)
+    if stage.objective in _PER_SECOND:
+        return _PER_SECOND[stage.objective](stage, finished, origin)
     if ":" in stage.objective:
         found = call(stage, "objective", stage.objective, stage, finished)
     else:
@@ -54,11 +71,21 @@ def score(stage: Stage, finished: Finished, start: float | None = None) -> Score
     return found
 
 
-def start_of(stage: Stage, finished: Sequence[Finished]) -> float | None:
-    """Where the reward of every trial begins, by these trials; None if the objective does not ask."""
+def pace_of(stage: Stage, baselines: Iterable[Finished]) -> Origin:
+    """The baselines' seconds a step, mean over their trials, as far as the objective asks."""
+    if stage.objective not in _PER_SECOND:
+        return UNKNOWN_ORIGIN
+    times = (step_time(f.curve.step_seconds, stage.budget.warmup_steps).value for f in baselines)
+    known = [t for t in times if t > 0]
+    return Origin(None, fmean(known) if known else None)
+
+
+def origin_of(stage: Stage, baselines: Sequence[Finished]) -> Origin:
+    """The baselines' pace and, where the objective asks, the score that every trial begins at by them."""
+    found = pace_of(stage, baselines)
     if stage.objective != area_per_second.__name__:
-        return None
-    return common_start(f.curve.score for f in finished)
+        return found
+    return replace(found, reward=common_start(f.curve.score for f in baselines))
 
 
 def gain(stage: Stage) -> Gain:
@@ -72,28 +99,42 @@ def violations(stage: Stage, finished: Finished) -> tuple[str, ...]:
     return tuple(text for c in stage.constraints if (text := _violation(c, curve)))
 
 
-def reward_per_second(stage: Stage, finished: Finished) -> Score:
-    """Fitted reward gained over the trial divided by seconds a step. Source: S0 section 2.1 (dR / T)."""
-    return _per_second(stage, finished, fitted_gain(finished.curve.score))
+def reward_per_second(stage: Stage, finished: Finished, origin: Origin = UNKNOWN_ORIGIN) -> Score:
+    """Fitted reward gained over the trial divided by seconds a step. Source: S0 section 2.1 (dR / T).
+
+    A loss is worse the slower it came (`_per_second`).
+    """
+    return _per_second(stage, finished, fitted_gain(finished.curve.score), origin)
 
 
-def _per_second(stage: Stage, finished: Finished, gain: Estimate) -> Score:
-    seconds = step_time(finished.curve.step_seconds, stage.budget.warmup_steps)
-    value = gain.value / seconds.value if seconds.value > 0 else math.nan
-    return Score(
-        value,
-        abs(gain.standard_error / seconds.value) if seconds.value > 0 else math.nan,
-        (("gain", gain.value), ("step_seconds", seconds.value)),
-    )
-
-
-def area_per_second(stage: Stage, finished: Finished, start: float | None = None) -> Score:
-    """Mean height of the fitted reward above its start divided by seconds a step.
+def area_per_second(stage: Stage, finished: Finished, origin: Origin = UNKNOWN_ORIGIN) -> Score:
+    """Mean height of the fitted reward above its start divided by seconds a step; a loss is worse the slower it came.
 
     Where curves saturate within the trial it still tells fast from slow, which the gain over fixed steps does not.
     Source: S0 section 2.1 for dR / T; the area is ours, chosen by evidence (`stats.gain.DEFAULT_GAIN`).
     """
-    return _per_second(stage, finished, area_gain(finished.curve.score, start))
+    return _per_second(stage, finished, area_gain(finished.curve.score, origin.reward), origin)
+
+
+def _per_second(stage: Stage, finished: Finished, gain: Estimate, origin: Origin) -> Score:
+    """gain / T for a gain, gain x T / T0^2 for a loss, which divided by T would look smaller the slower the trial.
+
+    T0 is the baseline's step: at its pace gain and loss are counted alike. Source: S0 section 2.1 for dR / T; ours for
+    a loss, of which S0 says nothing.
+    """
+    seconds = step_time(finished.curve.step_seconds, stage.budget.warmup_steps).value
+    pace = origin.step_seconds or seconds
+    parts = (("gain", gain.value), ("step_seconds", seconds))
+    if not seconds > 0:
+        return Score(math.nan, math.nan, parts)
+    rate = seconds / pace**2 if gain.value < 0 else 1 / seconds
+    return Score(gain.value * rate, abs(gain.standard_error * rate), parts)
+
+
+_PER_SECOND: dict[str, Callable[[Stage, Finished, Origin], Score]] = {
+    f.__name__: f for f in (area_per_second, reward_per_second)
+}
+"""Objectives by reward and time, which a stage's baselines bear on."""
 
 
 def speed_to_level(stage: Stage, finished: Finished) -> Score:
@@ -116,15 +157,17 @@ def speed_to_level(stage: Stage, finished: Finished) -> Score:
 def reward_in_band(stage: Stage, finished: Finished) -> Score:
     """Score reached at the end, discounted by how far mean KL lies above its band.
 
-    value = level * min(1, band / KL), with the upper edge of the band from `objective_options.kl_band_high`, else from
-    the stage's own band controller, else S0's. A KL under the band is not punished: a penalty that holds the policy
-    back already shows in the level. Source: S0 section 2.2; the discount is ours.
+    value = level - |level| * (1 - min(1, band / KL)), so that KL above the band costs a negative level as much as a
+    positive one, with the upper edge of the band from `objective_options.kl_band_high`, else from the stage's own band
+    controller, else S0's. A KL under the band is not punished: a penalty that holds the policy back already shows in
+    the level. Source: S0 section 2.2; the discount is ours.
     """
     level = _level(finished.curve.score)
     kl = _mean(_tail(finished.curve.kl_nats))
     high = _option(stage, "kl_band_high", stage.fixed.get(keys.BAND_HIGH, HIGH_KL_NATS))
     discount = min(1.0, high / kl) if kl > 0 else 1.0
-    return Score(level.value * discount, level.standard_error, (("level", level.value), ("kl_nats", kl)))
+    value = level.value - abs(level.value) * (1 - discount)
+    return Score(value, level.standard_error, (("level", level.value), ("kl_nats", kl)))
 
 
 def rollout_throughput(stage: Stage, finished: Finished) -> Score:
@@ -152,8 +195,6 @@ def height_and_smoothness(stage: Stage, finished: Finished) -> Score:
 _OBJECTIVES: dict[str, Callable[[Stage, Finished], Score]] = {
     f.__name__: f
     for f in (
-        area_per_second,
-        reward_per_second,
         speed_to_level,
         reward_in_band,
         rollout_throughput,
@@ -164,7 +205,7 @@ _OBJECTIVES: dict[str, Callable[[Stage, Finished], Score]] = {
 
 def names() -> tuple[str, ...]:
     """The objectives that a stage can name without an import path."""
-    return tuple(_OBJECTIVES)
+    return (*_PER_SECOND, *_OBJECTIVES)
 
 
 def _option(stage: Stage, name: str, default: Value) -> float:
