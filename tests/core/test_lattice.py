@@ -82,6 +82,15 @@ def test_a_pinned_critic_mini_batch_keeps_the_train_batch_a_multiple_of_both() -
     assert point.train_batch == 384
 
 
+def test_a_critic_that_follows_on_other_ranks_takes_part_in_the_unit() -> None:
+    assert mini_batch_unit(data_parallel=4, critic_data_parallel=8) == 8
+    assert mini_batch_unit(data_parallel=4, micro_batch_per_gpu=3, critic_data_parallel=8) == 24
+    assert mini_batch_unit(data_parallel=4, critic_data_parallel=8, rollout_n=2) == 4
+    assert project(84, train_batch=512, data_parallel=4, sequence_parallel=2).mini_batch == 84
+    assert project(84, train_batch=512, data_parallel=4, sequence_parallel=2, critic_data_parallel=8).mini_batch == 80
+    assert valid_mini_batches(120, data_parallel=4, critic_data_parallel=8) == (8, 24, 40, 120)
+
+
 def test_several_samples_a_prompt_make_smaller_mini_batches_valid() -> None:
     assert mini_batch_unit(data_parallel=8, rollout_n=1) == 8
     assert mini_batch_unit(data_parallel=8, rollout_n=4) == 2
@@ -104,7 +113,9 @@ def test_a_request_that_is_no_positive_number_is_refused(requested: float) -> No
         project(requested, train_batch=512)
 
 
-@pytest.mark.parametrize("name", ["train_batch", "data_parallel", "micro_batch_per_gpu", "rollout_n"])
+@pytest.mark.parametrize(
+    "name", ["train_batch", "data_parallel", "micro_batch_per_gpu", "rollout_n", "critic_data_parallel"]
+)
 def test_a_size_of_zero_is_refused_by_name(name: str) -> None:
     with pytest.raises(ConfigError, match=name):
         project(100, **{"train_batch": 512, name: 0})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -11,6 +12,7 @@ from sweep.core import verl_keys as keys
 from sweep.core.decision import Freeze, Halt
 from sweep.core.overrides import Overrides
 from sweep.core.stage import EtaRule, Knob, Stage, StageBudget
+from sweep.stages.batch_lattice import batch_of, divisor_batch, nearest_batch
 from sweep.stages.eta import move, rollout_note
 from tests.stages.histories import died, line, nan_run, play
 
@@ -142,6 +144,29 @@ def test_the_train_batch_also_suits_the_log_prob_micro_batch_and_a_pinned_critic
     for record in play(stage(), settings, by_mini({})).records:
         mini, train = record.trial.overrides.get(keys.MINI_BATCH), record.trial.overrides.get(keys.TRAIN_BATCH)
         assert train % mini == train % (8 * 16) == train % 128 == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "unit"),
+    [
+        ({keys.ULYSSES: 2}, 8),
+        ({keys.ACTOR_ULYSSES_OLD: 2}, 8),
+        ({keys.ULYSSES: 2, keys.CRITIC_ULYSSES: 2}, 4),
+        ({keys.CRITIC_ULYSSES: 2}, 8),
+        ({keys.ULYSSES: 2, keys.CRITIC_MINI_BATCH: 120}, 4),
+        ({keys.ULYSSES: 2, keys.CRITIC_ENABLE: False}, 4),
+        ({keys.ULYSSES: 2, keys.ADV_ESTIMATOR: "grpo"}, 4),
+        ({keys.ULYSSES: 2, keys.ADV_ESTIMATOR: "grpo", keys.CRITIC_ENABLE: True}, 8),
+    ],
+)
+@pytest.mark.parametrize("follow", [True, False])
+def test_mini_batches_spread_over_the_ranks_of_actor_and_of_a_critic_that_follows(settings, unit, follow):
+    start = batch_of(base(120, 480).merged(settings), stage())
+    tried = {
+        (nearest_batch if follow else partial(divisor_batch, current=0))(start, size).mini_batch
+        for size in range(1, 240)
+    }
+    assert math.gcd(*tried) == unit and min(tried) == unit
 
 
 def test_one_run_an_arm_never_replaces_the_baseline_under_the_statistical_rule():

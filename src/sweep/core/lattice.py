@@ -3,10 +3,12 @@
 `project` lets the train batch follow a mini-batch; `valid_mini_batches` and `nearest_valid` are for one that stays.
 
 Sizes are in prompts, as in verl's keys. verl multiplies both by `rollout_n`, gives each data-parallel rank an equal
-share of a mini-batch and cuts that share into micro-batches of fixed size. A pair is valid when
+share of a mini-batch and cuts that share into micro-batches of fixed size; the critic's ranks are its own, and its
+shares are cut by tokens. A pair is valid when
 
     train_batch % mini_batch == 0
     mini_batch * rollout_n % (data_parallel * micro_batch_per_gpu) == 0
+    mini_batch * rollout_n % critic_data_parallel == 0, where the critic's mini-batch follows the actor's
     train_batch * rollout_n % (data_parallel * sequence_parallel) == 0
     train_batch * rollout_n % (data_parallel * log_prob_micro_batch_per_gpu) == 0
 
@@ -34,15 +36,26 @@ class LatticePoint:
     requested: float
 
 
-def mini_batch_unit(*, data_parallel: int = 1, micro_batch_per_gpu: int | None = None, rollout_n: int = 1) -> int:
+def mini_batch_unit(
+    *,
+    data_parallel: int = 1,
+    micro_batch_per_gpu: int | None = None,
+    rollout_n: int = 1,
+    critic_data_parallel: int = 1,
+) -> int:
     """Smallest valid mini-batch in prompts; exactly its multiples are valid when the train batch may follow.
 
     Raises:
         ConfigError: a size below 1.
     """
-    _require_positive(data_parallel=data_parallel, micro_batch_per_gpu=micro_batch_per_gpu, rollout_n=rollout_n)
-    share = data_parallel * (micro_batch_per_gpu or 1)
-    return share // math.gcd(share, rollout_n)
+    _require_positive(
+        data_parallel=data_parallel,
+        micro_batch_per_gpu=micro_batch_per_gpu,
+        rollout_n=rollout_n,
+        critic_data_parallel=critic_data_parallel,
+    )
+    rows = math.lcm(data_parallel * (micro_batch_per_gpu or 1), critic_data_parallel)
+    return rows // math.gcd(rows, rollout_n)
 
 
 def train_batch_unit(
@@ -74,6 +87,7 @@ def valid_mini_batches(
     data_parallel: int = 1,
     micro_batch_per_gpu: int | None = None,
     rollout_n: int = 1,
+    critic_data_parallel: int = 1,
 ) -> tuple[int, ...]:
     """Every mini-batch that is valid beside an unchanged `train_batch`, rising; empty if there is none.
 
@@ -81,7 +95,12 @@ def valid_mini_batches(
         ConfigError: a size below 1.
     """
     _require_positive(train_batch=train_batch)
-    unit = mini_batch_unit(data_parallel=data_parallel, micro_batch_per_gpu=micro_batch_per_gpu, rollout_n=rollout_n)
+    unit = mini_batch_unit(
+        data_parallel=data_parallel,
+        micro_batch_per_gpu=micro_batch_per_gpu,
+        rollout_n=rollout_n,
+        critic_data_parallel=critic_data_parallel,
+    )
     return tuple(size for size in _divisors(train_batch) if size % unit == 0)
 
 
@@ -95,6 +114,7 @@ def project(
     sequence_parallel: int = 1,
     log_prob_micro_batch_per_gpu: int | None = None,
     pinned_critic_mini_batch: int | None = None,
+    critic_data_parallel: int = 1,
 ) -> LatticePoint:
     """The valid pair whose mini-batch is nearest to `requested`, its train batch nearest to `train_batch`.
 
@@ -107,6 +127,7 @@ def project(
         train_batch: train batch in prompts to stay close to.
         data_parallel: ranks that share a mini-batch: GPUs over `sequence_parallel`.
         pinned_critic_mini_batch: the critic's own mini-batch where it does not follow the actor's.
+        critic_data_parallel: ranks that share the critic's mini-batch where it follows; 1 where it does not.
 
     Raises:
         ConfigError: a size below 1, or a request that is not a positive finite number.
@@ -117,7 +138,10 @@ def project(
     if not math.isfinite(requested) or requested <= 0:
         raise ConfigError(f"a mini-batch must be a positive number of prompts, got {requested}")
     mini_unit = mini_batch_unit(
-        data_parallel=data_parallel, micro_batch_per_gpu=micro_batch_per_gpu, rollout_n=rollout_n
+        data_parallel=data_parallel,
+        micro_batch_per_gpu=micro_batch_per_gpu,
+        rollout_n=rollout_n,
+        critic_data_parallel=critic_data_parallel,
     )
     batch_unit = train_batch_unit(
         data_parallel=data_parallel,

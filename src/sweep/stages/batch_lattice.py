@@ -10,6 +10,9 @@ from sweep.core.lattice import nearest_valid, project, valid_mini_batches
 from sweep.core.overrides import Overrides
 from sweep.core.stage import Stage
 
+GAE = "gae"
+"""verl's estimator that needs a critic, and its default."""
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -23,6 +26,7 @@ class Batch:
     sequence_parallel: int = 1
     log_prob_micro_batch_per_gpu: int | None = None
     pinned_critic_mini_batch: int | None = None
+    critic_data_parallel: int = 1
 
     def moved_to(self, mini_batch: int, train_batch: int) -> Batch:
         """The same configuration at another lattice point."""
@@ -30,13 +34,19 @@ class Batch:
 
 
 def batch_of(base: Overrides, stage: Stage) -> Batch:
-    """The batch sizes that the base configuration states; verl's own defaults where it is silent."""
+    """The batch sizes that the base configuration states; verl's own defaults where it is silent.
+
+    The actor's deprecated Ulysses key still overrides the live one when it is above 1. Source: verl
+    workers/config/actor.py.
+    """
 
     def number(key: str, default: int) -> int:
         value = base.get(key, default)
         return int(value) if isinstance(value, int | float) else default
 
-    sequence_parallel = number(keys.ULYSSES, 1)
+    old = number(keys.ACTOR_ULYSSES_OLD, 1)
+    sequence_parallel = old if old > 1 else max(1, number(keys.ULYSSES, 1))
+    pinned = number(keys.CRITIC_MINI_BATCH, 0) or None
     gpus = number(keys.GPUS_PER_NODE, keys.DEFAULTS[keys.GPUS_PER_NODE]) * number(keys.NODES, 1)
     dynamic = base.get(keys.ACTOR_DYNAMIC_BATCH, False) is True
     micro = number(keys.ACTOR_MICRO_BATCH, 0)
@@ -49,8 +59,16 @@ def batch_of(base: Overrides, stage: Stage) -> Batch:
         rollout_n=number(keys.ROLLOUT_N, 1),
         sequence_parallel=sequence_parallel,
         log_prob_micro_batch_per_gpu=None if dynamic else math.lcm(number(keys.LOG_PROB_MICRO_BATCH, 1), reference),
-        pinned_critic_mini_batch=number(keys.CRITIC_MINI_BATCH, 0) or None,
+        pinned_critic_mini_batch=pinned,
+        critic_data_parallel=max(1, gpus // max(1, number(keys.CRITIC_ULYSSES, 1))) if _follows(base, pinned) else 1,
     )
+
+
+def _follows(base: Overrides, pinned: int | None) -> bool:
+    """Whether a critic is trained on the actor's mini-batches. Source: verl trainer/ppo/utils.py, config/critic."""
+    enabled = base.get(keys.CRITIC_ENABLE)
+    trained = enabled if isinstance(enabled, bool) else base.get(keys.ADV_ESTIMATOR, GAE) == GAE
+    return trained and pinned is None
 
 
 def nearest_batch(start: Batch, requested: float) -> Batch:
@@ -64,6 +82,7 @@ def nearest_batch(start: Batch, requested: float) -> Batch:
         sequence_parallel=start.sequence_parallel,
         log_prob_micro_batch_per_gpu=start.log_prob_micro_batch_per_gpu,
         pinned_critic_mini_batch=start.pinned_critic_mini_batch,
+        critic_data_parallel=start.critic_data_parallel,
     )
     return start.moved_to(point.mini_batch, point.train_batch)
 
@@ -75,6 +94,7 @@ def divisor_batch(start: Batch, requested: float, current: int) -> Batch:
         data_parallel=start.data_parallel,
         micro_batch_per_gpu=start.micro_batch_per_gpu,
         rollout_n=start.rollout_n,
+        critic_data_parallel=start.critic_data_parallel,
     )
     return start.moved_to(nearest_valid(requested, sizes, current) or start.mini_batch, start.train_batch)
 
