@@ -69,6 +69,22 @@ def test_the_first_move_is_the_articles_and_its_reading_is_noted():
     assert any("the article's literal rule reads eta" in note and "at 179" in note for note in played.choice.notes)
 
 
+@pytest.mark.parametrize("rule", [{}, {"article": None}, {"article": EtaRule(safe_fraction=0.31)}])
+def test_every_measured_mini_batch_outside_the_safe_range_is_reported(rule):
+    played = play(minibatch(**rule), BASE, peaked(keys.MINI_BATCH, 100))
+    share = (rule.get("article") or EtaRule()).safe_fraction
+    outside = [v for v in sorted(played.tried(keys.MINI_BATCH)) if abs(v / 256 - 1) > share]
+    assert outside and (179 in outside) is (share == 0.25)
+    assert [n for n in played.choice.notes if "safe range" in n] == [
+        f"mini-batch {v} is outside the safe range of 256 +-{share:.0%}" for v in outside
+    ]
+
+
+def test_no_range_is_reported_of_a_knob_that_is_no_mini_batch():
+    played = play(lr_lam(), BASE, peaked(keys.ACTOR_LR, 4e-6))
+    assert not any("safe range" in n for n in played.choice.notes)
+
+
 def test_where_the_article_would_stop_elsewhere_the_notes_say_so():
     played = play(minibatch(), BASE, peaked(keys.MINI_BATCH, 214, width=1.5))
     note = next(n for n in played.choice.notes if "article" in n)

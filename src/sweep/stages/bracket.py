@@ -21,7 +21,7 @@ from sweep.core import verl_keys as keys
 from sweep.core.decision import Decision, Freeze, Halt, Launch, Wait
 from sweep.core.overrides import NOTHING
 from sweep.core.progress import Progress, Record
-from sweep.core.stage import BracketRule, Knob, Stage
+from sweep.core.stage import BracketRule, EtaRule, Knob, Stage
 from sweep.core.winner import Choice
 from sweep.stages import eta, objective
 from sweep.stages.against import against, estimates
@@ -224,6 +224,7 @@ def _freeze(desk: _Desk, base: Measured, walks: list[Walked]) -> Freeze:
             + ("" if desk.rule.prove or best.arm == BASELINE else "; as it looks, confirmed by no other seeds yet"),
             notes=(
                 *(n for w in walks for n in w.notes),
+                *_safe_range(desk, walks),
                 *_article(desk, best),
                 *_time(desk, base),
                 *_remarks(desk, base, walks),
@@ -245,6 +246,14 @@ def _compared(desk: _Desk, knob: Knob, walked: Walked) -> str:
     else:
         why = ", less in this run; the former is no value of this walk, all of which the stage gives its fixed settings"
     return f"{desk.shown(knob, best)} scored {best.score.value:.5g} against {before.score.value:.5g}{why}"
+
+
+def _safe_range(desk: _Desk, walks: list[Walked]) -> tuple[str, ...]:
+    """Which measured mini-batches lie outside the article's safe range around the stage's baseline."""
+    if desk.stage.knobs[0].key != keys.MINI_BATCH:
+        return ()
+    rule = desk.rule.article or EtaRule()
+    return tuple(eta.range_notes(desk.stage, rule, desk.progress, walks[0].values))
 
 
 def _article(desk: _Desk, best: Measured) -> tuple[str, ...]:

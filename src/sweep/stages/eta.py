@@ -37,6 +37,9 @@ from sweep.stats.timing import rollout_share
 ROLLOUT_BOUND = 0.5
 """Share of generation in a step above which the step is bound by rollout. Ours: most of the step."""
 
+ROUNDING = 1e-9
+"""Share of a baseline by which a mini-batch at the edge of the range may miss it. Ours."""
+
 
 @dataclass(frozen=True, slots=True)
 class Visit:
@@ -83,7 +86,7 @@ def _walk(stage: Stage, rule: EtaRule, progress: Progress, start: Batch) -> Deci
             return Halt(reading.reason)
         visits.append(Visit(point.mini_batch, measured, reading))
         notes.append(f"mini-batch {point.mini_batch}: {reading.reason}")
-        notes.extend(_range_note(rule, start.mini_batch, point.mini_batch))
+        notes.extend(range_note(rule, start.mini_batch, point.mini_batch))
         factor = move(rule, reading.eta)
         notes.extend(_arrival_note(rule, reading.eta) if factor is None else ())
         if factor is None or _overshot(rule, visits, start):
@@ -228,8 +231,15 @@ def _arrival_note(rule: EtaRule, eta: float) -> Iterable[str]:
         yield f"eta {eta:.3f} lies in a gap between S0's bands: the walk ends here"
 
 
-def _range_note(rule: EtaRule, baseline: int, mini_batch: int) -> Iterable[str]:
-    if abs(mini_batch / baseline - 1) > rule.safe_fraction + 1e-9:
+def range_notes(stage: Stage, rule: EtaRule, progress: Progress, arms: Iterable[Measured]) -> list[str]:
+    """What to know of the arms whose mini-batch lies outside the safe range around the stage's baseline."""
+    baseline = batch_of(progress.base, stage).mini_batch
+    return [n for m in arms for n in range_note(rule, baseline, _size(stage, progress, m.arm))]
+
+
+def range_note(rule: EtaRule, baseline: int, mini_batch: int) -> Iterable[str]:
+    """What to know of a mini-batch outside the safe range; nothing inside. Source: S0 section 1.3."""
+    if abs(mini_batch / baseline - 1) > rule.safe_fraction + ROUNDING:
         yield f"mini-batch {mini_batch} is outside the safe range of {baseline} +-{rule.safe_fraction:.0%}"
 
 
