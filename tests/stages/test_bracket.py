@@ -179,6 +179,18 @@ def test_proving_keeps_the_baseline_unless_the_peak_is_better_by_interval():
     assert 90 < moved.choice.settings.get(keys.MINI_BATCH) < 160
 
 
+def test_the_opening_is_asked_for_seed_by_seed_in_the_order_of_their_use_as_whole_arms():
+    seeds = (7, 3, 5)
+    asked = decide(minibatch(seeds=3), Progress(BASE, (), seeds))
+    assert isinstance(asked, Launch)
+    assert [p.seed for p in asked.proposals] == [7, 7, 3, 3, 5, 5]
+    assert [p.settings == NOTHING for p in asked.proposals] == [True, False] * 3
+    fixed = replace(minibatch(trials=2, seeds=3), fixed=Overrides.of({keys.LAM: 0.98}))
+    asked = decide(fixed, Progress(BASE, (), seeds))
+    assert isinstance(asked, Launch)
+    assert [p.seed for p in asked.proposals if p.settings == NOTHING] == list(seeds) and len(asked.proposals) == 6
+
+
 def test_start_and_first_move_are_asked_for_together_and_a_running_trial_is_waited_for():
     asked = decide(minibatch(), Progress(BASE, (), (1,)))
     assert isinstance(asked, Launch)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sweep.core import verl_keys as keys
 from sweep.core.decision import Ask, Freeze, Halt, Launch, Wait
 from sweep.core.overrides import NOTHING, Overrides
@@ -39,6 +41,14 @@ def test_the_baseline_and_the_start_values_with_the_controller_come_first():
     decision = decide(stage(), Progress(BASE, (), (1,)))
     assert isinstance(decision, Launch)
     assert [p.settings for p in decision.proposals] == [NOTHING, with_band(0.001), with_band(0.0005)]
+
+
+def test_with_several_seeds_they_come_seed_by_seed():
+    several = replace(stage(), budget=replace(stage().budget, seeds=2))
+    decision = decide(several, Progress(BASE, (), (2, 1)))
+    assert isinstance(decision, Launch)
+    arms = [NOTHING, with_band(0.001), with_band(0.0005)]
+    assert [(p.seed, p.settings) for p in decision.proposals] == [(s, a) for s in (2, 1) for a in arms]
 
 
 def test_then_the_sampler_is_asked_while_the_budget_lasts():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -91,6 +91,11 @@ def lacking(progress: Progress, arm: Arm, seeds: int) -> tuple[Proposal, ...]:
     started = {r.trial.seed for r in progress.arm(arm.settings)}
     wanted = (seed for seed in progress.seeds[:seeds] if seed not in started)
     return tuple(Proposal(arm.settings, seed, arm.requested, arm.note) for seed in wanted)
+
+
+def interleaved(wanted: Iterable[Proposal], progress: Progress) -> tuple[Proposal, ...]:
+    """Seed by seed, so that drift of the machine meets all arms alike, as far as loaded runtimes allow it."""
+    return tuple(sorted(wanted, key=lambda p: progress.seeds.index(p.seed)))
 
 
 def summarize(stage: Stage, arm: Arm, records: Sequence[Record], origin: Origin = UNKNOWN_ORIGIN) -> Measured:

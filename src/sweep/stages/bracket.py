@@ -25,7 +25,7 @@ from sweep.core.stage import BracketRule, EtaRule, Knob, Stage
 from sweep.core.winner import Choice
 from sweep.stages import eta, objective
 from sweep.stages.against import against, estimates
-from sweep.stages.arms import BASELINE, Arm, Measured, measure, room
+from sweep.stages.arms import BASELINE, Arm, Measured, interleaved, measure, room
 from sweep.stages.axis import Axis, short
 from sweep.stages.evidence import no_gain
 from sweep.stages.objective import UNKNOWN_ORIGIN, Origin
@@ -176,7 +176,8 @@ def _opening(desk: _Desk) -> Launch | Wait:
     arms = dict.fromkeys((BASELINE, axis.arm(axis.start), axis.arm(first.position, aimed)))
     steps = [desk.measure(arm) for arm in arms]
     missing = [p for step in steps if isinstance(step, Launch) for p in step.proposals]
-    return Launch(tuple(missing[: max(1, room(desk.stage, desk.progress))])) if missing else Wait()
+    most = max(1, room(desk.stage, desk.progress))
+    return Launch(interleaved(missing[:most], desk.progress)) if missing else Wait()
 
 
 def _proved(desk: _Desk, walked: Walked) -> Walked | Launch | Wait:
@@ -186,7 +187,7 @@ def _proved(desk: _Desk, walked: Walked) -> Walked | Launch | Wait:
     seen: Comparison | None = None
     for seeds in range(1, most + 1):
         sides = [measure(stage, progress, m.arm, seeds) for m in (walked.best, walked.start)]
-        wanted = tuple(p for s in sides if isinstance(s, Launch) for p in s.proposals)
+        wanted = interleaved((p for s in sides if isinstance(s, Launch) for p in s.proposals), progress)
         if wanted and room(stage, progress) < len(wanted):
             break
         if wanted:

@@ -16,12 +16,12 @@ from collections.abc import Iterable
 
 from sweep.core.decision import Decision, Freeze, Halt, Launch, Wait
 from sweep.core.overrides import NOTHING
-from sweep.core.progress import Progress, Proposal
+from sweep.core.progress import Progress
 from sweep.core.stage import ConfirmRule, Stage
 from sweep.core.winner import Choice, Ratio, Score
 from sweep.stages import objective
 from sweep.stages.against import leaning, printed
-from sweep.stages.arms import BASELINE, Arm, Measured, measure, paired
+from sweep.stages.arms import BASELINE, Arm, Measured, interleaved, measure, paired
 from sweep.stages.evidence import comparison, spread
 from sweep.stats.efficiency import PRIOR_CV, combined, efficiency
 from sweep.stats.verdict import Comparison, Verdict
@@ -40,7 +40,7 @@ def decide(stage: Stage, rule: ConfirmRule, progress: Progress) -> Decision:
     measured = [side for side in sides if isinstance(side, Measured)]
     if len(measured) < len(sides):
         wanted = [p for side in sides if isinstance(side, Launch) for p in side.proposals]
-        return Launch(_interleaved(wanted, progress)) if wanted else Wait()
+        return Launch(interleaved(wanted, progress)) if wanted else Wait()
     base, *others = measured
     if not base.finished:
         return Halt(f"the baseline did not finish on any new seed: {'; '.join(base.died)}")
@@ -48,11 +48,6 @@ def decide(stage: Stage, rule: ConfirmRule, progress: Progress) -> Decision:
         said = "; ".join((UNCHANGED, *(_beside(stage, progress, base, "base", other) for other in others)))
         return Freeze(Choice(NOTHING, NOTHING, base.score, base.score, _ids(measured), said))
     return _freeze(stage, progress, base, others[0], others[1:])
-
-
-def _interleaved(wanted: list[Proposal], progress: Progress) -> tuple[Proposal, ...]:
-    """Seed by seed, so that drift of the machine meets all arms alike, as far as loaded runtimes allow it."""
-    return tuple(sorted(wanted, key=lambda p: progress.seeds.index(p.seed)))
 
 
 def _freeze(stage: Stage, progress: Progress, base: Measured, own: Measured, others: list[Measured]) -> Freeze:

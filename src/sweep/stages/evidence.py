@@ -11,7 +11,7 @@ from sweep.core.outcome import Finished
 from sweep.core.progress import Progress, Proposal
 from sweep.core.stage import EtaRule, Stage
 from sweep.stages import objective
-from sweep.stages.arms import Arm, Measured, measure, paired, room
+from sweep.stages.arms import Arm, Measured, interleaved, measure, paired, room
 from sweep.stats.efficiency import combined, efficiency, pooled_variance
 from sweep.stats.estimate import Spread
 from sweep.stats.gain import fitted_gain
@@ -57,7 +57,7 @@ def read(
     for seeds in range(1, most + 1):
         base = measure(stage, progress, baseline, seeds)
         arm = measure(stage, progress, candidate, seeds)
-        missing = _missing(base, arm)
+        missing = _missing(progress, base, arm)
         if missing is not None:
             if seeds > 1 and isinstance(missing, Launch) and room(stage, progress) < len(missing.proposals):
                 return _read_over(stage, progress, baseline, candidate, seeds - 1, rule, earlier)
@@ -157,14 +157,14 @@ def _disagreement(rule: EtaRule, verdict: Verdict, point: float) -> str:
     return f" (the article's literal rule reads eta {point:.3f} from one pair of runs and {literal})"
 
 
-def _missing(base: Measured | Launch | Wait, arm: Measured | Launch | Wait) -> Launch | Wait | None:
-    """What either arm still needs, interleaved so that drift of the machine meets both alike."""
+def _missing(progress: Progress, base: Measured | Launch | Wait, arm: Measured | Launch | Wait) -> Launch | Wait | None:
+    """What either arm still needs."""
     wanted: list[Proposal] = []
     for side in (base, arm):
         if isinstance(side, Launch):
             wanted.extend(side.proposals)
     if wanted:
-        return Launch(tuple(sorted(wanted, key=lambda p: p.seed)))
+        return Launch(interleaved(wanted, progress))
     return Wait() if isinstance(base, Wait) or isinstance(arm, Wait) else None
 
 

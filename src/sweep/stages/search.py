@@ -15,7 +15,7 @@ from sweep.core.progress import Progress, Proposal, Record
 from sweep.core.stage import SearchRule, Stage
 from sweep.core.winner import Choice
 from sweep.stages.against import against
-from sweep.stages.arms import BASELINE, Arm, Measured, lacking, measure, room
+from sweep.stages.arms import BASELINE, Arm, Measured, interleaved, lacking, measure, room
 from sweep.stages.ladder import beats
 
 ROUNDING = 1e-9
@@ -32,12 +32,12 @@ def decide(stage: Stage, rule: SearchRule, progress: Progress) -> Decision:
     if len(arms) + sum(1 for settings in given if settings not in arms) < stage.budget.trials:
         missing = _missing(stage, progress, given)[: room(stage, progress)]
         if missing or not progress.exhausted:
-            return Launch(missing) if missing else Ask(1)
+            return Launch(interleaved(missing, progress)) if missing else Ask(1)
     known = _known_arms(stage, rule, progress)
     steps = [measure(stage, progress, arm, stage.budget.seeds) for arm in known]
     missing = tuple(p for step in steps if isinstance(step, Launch) for p in step.proposals)
     if missing and room(stage, progress) > 0:
-        return Launch(missing[: room(stage, progress)])
+        return Launch(interleaved(missing[: room(stage, progress)], progress))
     if progress.running:
         return Wait()
     measured = [step for step in steps if isinstance(step, Measured)]
