@@ -243,6 +243,10 @@ def test_what_a_stage_measures_is_part_of_what_its_winner_stands_on():
             "fixed sets algorithm.kl_ctrl.kl_coef, which is a knob",
         ),
         (
+            ["stages.token_budget.constraints.preemptions.baseline_slack=-0.1"],
+            "constraints.preemptions.baseline_slack must be at least 0, got -0.1",
+        ),
+        (
             ["stages.token_budget.constraints.free_gib.series=heat"],
             "constraints.free_gib.series must be one of .*'heat'",
         ),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
+from sweep.config import compose, to_plan
 from sweep.core import verl_keys as keys
 from sweep.core.decision import Halt
 from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.stage import Constraint, Knob, Ladder, LadderRule, Rollback, Rung, Stage, StageBudget
 from tests.stages.histories import died, line, play
 
+SHIPPED = to_plan(compose(["model=tiny"]))
 BUDGETS = ((2048, 64), (4096, 128), (8192, 256), (16384, 512), (32768, 1024))
 
 
@@ -77,6 +80,69 @@ def test_a_rung_that_leaves_too_little_free_memory_cannot_win(free: float, wins:
     floor = Constraint("free_gib", "min", low=5.0)
     played = play(token_stage(constraints=(floor,)), BASE, answer)
     assert played.choice.settings.get(keys.MAX_BATCHED_TOKENS) == wins
+
+
+PREEMPTIONS = next(c for c in SHIPPED.stage("token_budget").constraints if c.series == "preemptions")
+
+
+def preempting(counts: dict[int, float], seconds: dict[int, float] | None = None):
+    """Throughput rises with the budget; a step preempts so many requests."""
+
+    def answer(proposal, overrides):
+        tokens = overrides.get(keys.MAX_BATCHED_TOKENS)
+        metrics = {"sweep/rollout_tokens_per_s": 10.0 * math.log(tokens), "sweep/preemptions": counts.get(tokens, 0.0)}
+        return line(0.1, 1.0, **metrics, **{"timing_s/gen": (seconds or {}).get(tokens, 1.0)})
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("counts", "wins"),
+    [
+        ({}, 32768),
+        ({32768: 1.0}, 32768),
+        ({16384: 1.1, 32768: 50.0}, None),
+        ({16384: 0.5, 32768: 50.0}, 16384),
+        ({8192: 50.0, 16384: 55.0, 32768: 55.1}, 16384),
+        ({8192: 50.0, 16384: 80.0, 4096: 0.0, 2048: 0.0}, None),
+        ({8192: 0.5, 16384: 1.0}, 32768),
+    ],
+)
+def test_a_rung_that_preempts_cannot_win_unless_the_baseline_preempts_as_much(counts, wins):
+    played = play(token_stage(constraints=(PREEMPTIONS,)), BASE, preempting(counts))
+    assert played.choice.settings.get(keys.MAX_BATCHED_TOKENS) == wins
+
+
+def test_what_excludes_a_rung_is_in_the_notes_with_the_baselines_own_count():
+    plain = play(token_stage(constraints=(PREEMPTIONS,)), BASE, preempting({16384: 50.0}))
+    assert any("breaks: mean preemptions 50 is over 1" in n for n in plain.choice.notes)
+    moved = play(token_stage(constraints=(PREEMPTIONS,)), BASE, preempting({8192: 10.0, 16384: 50.0}))
+    assert any("mean preemptions 50 is over 11, the baseline's 10 and 10%" in n for n in moved.choice.notes)
+
+
+def test_where_preemptions_are_not_logged_nothing_is_excluded():
+    played = play(token_stage(constraints=(PREEMPTIONS,)), BASE, rates({8192: 100, 16384: 120, 32768: 110}))
+    assert played.choice.settings.get(keys.MAX_BATCHED_TOKENS) == 16384
+
+
+@pytest.mark.parametrize(("low", "slack", "wins"), [(5.0, None, None), (5.0, 0.1, 16384), (5.0, 0.0, None)])
+def test_a_lower_bound_moves_with_the_baseline_only_where_it_has_a_slack(low, slack, wins):
+    def answer(proposal, overrides):
+        tokens = overrides.get(keys.MAX_BATCHED_TOKENS)
+        spare = 3.8 if tokens == 16384 else 4.0
+        rate = {16384: 150, 8192: 100}.get(tokens, 10)
+        return line(0.1, 1.0, **{"sweep/rollout_tokens_per_s": rate, "sweep/free_gib_min": spare})
+
+    floor = Constraint("free_gib", "min", low=low, baseline_slack=slack)
+    played = play(token_stage(constraints=(floor,)), BASE, answer)
+    assert played.choice.settings.get(keys.MAX_BATCHED_TOKENS) == wins
+
+
+@pytest.mark.parametrize(("seconds", "noted"), [(3.0, True), (1.0, False), (0.5, False)])
+def test_a_winner_whose_generation_takes_longer_than_the_starts_says_so(seconds: float, noted: bool):
+    played = play(token_stage(), BASE, preempting({}, {16384: seconds, 32768: seconds}))
+    assert played.choice.settings.get(keys.MAX_BATCHED_TOKENS) == 32768
+    assert any("timing_s/gen rose from 1 s to 3 s" in n for n in played.choice.notes) is noted
 
 
 def peaking(peaks: dict[tuple[int, float], float], rate: float = 150.0):

@@ -143,12 +143,16 @@ Rule: TypeAlias = BracketRule | EtaRule | LadderRule | SearchRule | ConfirmRule 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A bound that a trial must keep to win: `low <= statistic(series) <= high`, over the steps after warm-up."""
+    """A bound that a trial must keep to win: `low <= statistic(series) <= high`, over the steps after warm-up.
+
+    With `baseline_slack` a baseline that breaks the bound itself moves it: to its own value, widened by this share.
+    """
 
     series: str
     statistic: str = "mean"
     low: float | None = None
     high: float | None = None
+    baseline_slack: Annotated[float | None, Within(low=0)] = None
 
 
 @dataclass(frozen=True, slots=True)

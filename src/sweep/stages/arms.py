@@ -75,9 +75,8 @@ def measure(
     records = _on_seeds(progress, arm, seeds)
     if any(r.outcome is None for r in records):
         return Wait()
-    if origin is None:
-        origin = objective.pace_of(stage, [r.finished for r in _on_seeds(progress, BASELINE, seeds) if r.finished])
-    return summarize(stage, arm, records, origin)
+    baselines = [r.finished for r in _on_seeds(progress, BASELINE, seeds) if r.finished is not None]
+    return summarize(stage, arm, records, origin or objective.pace_of(stage, baselines), baselines)
 
 
 def _on_seeds(progress: Progress, arm: Arm, seeds: int) -> list[Record]:
@@ -98,8 +97,17 @@ def interleaved(wanted: Iterable[Proposal], progress: Progress) -> tuple[Proposa
     return tuple(sorted(wanted, key=lambda p: progress.seeds.index(p.seed)))
 
 
-def summarize(stage: Stage, arm: Arm, records: Sequence[Record], origin: Origin = UNKNOWN_ORIGIN) -> Measured:
-    """The ended records as evidence; the score is the mean over finished trials."""
+def summarize(
+    stage: Stage,
+    arm: Arm,
+    records: Sequence[Record],
+    origin: Origin = UNKNOWN_ORIGIN,
+    baselines: Sequence[Finished] = (),
+) -> Measured:
+    """The ended records as evidence; the score is the mean over finished trials.
+
+    `baselines` as in `objective.violations`.
+    """
     finished = tuple(r.finished for r in records if r.finished is not None)
     scores = [objective.score(stage, f, origin) for f in finished]
     return Measured(
@@ -107,7 +115,7 @@ def summarize(stage: Stage, arm: Arm, records: Sequence[Record], origin: Origin 
         finished=finished,
         score=mean_score(scores),
         trial_ids=tuple(r.trial.id for r in records),
-        broken=tuple(text for f in finished for text in objective.violations(stage, f)),
+        broken=tuple(text for f in finished for text in objective.violations(stage, f, baselines)),
         died=tuple(_death(r) for r in records if r.finished is None and r.outcome is not None),
         given_up=tuple(r.outcome.reason for r in records if isinstance(r.outcome, Diverged) and r.outcome.given_up),
         seeds=tuple(r.trial.seed for r in records if r.finished is not None),

@@ -19,6 +19,7 @@ from sweep.core.stage import Ladder, LadderRule, Rollback, Rung, Stage
 from sweep.core.winner import Choice, Score
 from sweep.stages.against import against
 from sweep.stages.arms import Arm, Measured, measure, room
+from sweep.stages.objective import GEN_SECONDS
 from sweep.stages.remarks import remarks
 
 
@@ -197,6 +198,13 @@ def _describe(measured: Measured) -> str:
     return f"score {measured.score.value:.5g}{broken}"
 
 
+def _slower_generation(start: Measured, best: Measured) -> Iterable[str]:
+    """What to know of a winner whose generation takes longer than the start's. Source: S1 section 2, it must fall."""
+    before, after = (dict(m.score.parts).get(GEN_SECONDS, math.nan) for m in (start, best))
+    if after > before:
+        yield f"timing_s/gen rose from {before:.4g} s to {after:.4g} s, where it should fall: look at the winner again"
+
+
 def _freeze(stage: Stage, progress: Progress, walked: list[Walked]) -> Decision:
     last = walked[-1]
     ids = tuple(dict.fromkeys(i for w in walked for _, m in w.rungs for i in m.trial_ids))
@@ -215,6 +223,7 @@ def _freeze(stage: Stage, progress: Progress, walked: list[Walked]) -> Decision:
             reason="; then ".join(reasons),
             notes=(
                 *(n for w in walked for n in w.notes),
+                *_slower_generation(walked[0].start, last.best),
                 *remarks(stage, progress, walked[0].start, last.best, [m for w in walked for _, m in w.rungs]),
             ),
             ratio=against(stage, last.best, walked[0].start),

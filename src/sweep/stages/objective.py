@@ -33,6 +33,9 @@ ROUGHNESS_WEIGHT = 1.0
 `objective_options.roughness_weight`. Ours: of two curves equally high the smoother one wins, and no more than what the
 swings leave uncertain is given up."""
 
+GEN_SECONDS = "gen_seconds"
+"""The part of a throughput's score that is the mean time of a step's generation."""
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -93,10 +96,13 @@ def gain(stage: Stage) -> Gain:
     return "fitted" if stage.objective == reward_per_second.__name__ else DEFAULT_GAIN
 
 
-def violations(stage: Stage, finished: Finished) -> tuple[str, ...]:
-    """The constraints that the trial broke, in words; a series that was not logged breaks none."""
-    curve = finished.curve.since(stage.budget.warmup_steps + 1)
-    return tuple(text for c in stage.constraints if (text := _violation(c, curve)))
+def violations(stage: Stage, finished: Finished, baselines: Iterable[Finished] = ()) -> tuple[str, ...]:
+    """The constraints that the trial broke, in words; a series that was not logged breaks none.
+
+    `baselines` are the stage's own trials of its baseline on the same seeds.
+    """
+    own, *others = (f.curve.since(stage.budget.warmup_steps + 1) for f in (finished, *baselines))
+    return tuple(text for c in stage.constraints if (text := _violation(c, own, others)))
 
 
 def reward_per_second(stage: Stage, finished: Finished, origin: Origin = UNKNOWN_ORIGIN) -> Score:
@@ -176,7 +182,7 @@ def rollout_throughput(stage: Stage, finished: Finished) -> Score:
     rates = [v for v in curve.rollout_tokens_per_s if math.isfinite(v)]
     if not rates:
         rates = [t / g for t, g in zip(curve.total_tokens, curve.gen_seconds, strict=True) if g > 0]
-    return Score(_mean(rates), _standard_error(rates), (("gen_seconds", _mean(curve.gen_seconds)),))
+    return Score(_mean(rates), _standard_error(rates), ((GEN_SECONDS, _mean(curve.gen_seconds)),))
 
 
 def height_and_smoothness(stage: Stage, finished: Finished) -> Score:
@@ -226,17 +232,28 @@ def _known(name: str) -> Callable[[Stage, Finished], Score]:
     return _OBJECTIVES[name]
 
 
-def _violation(constraint: Constraint, curve: Curve) -> str:
-    values = [v for v in getattr(curve, constraint.series) if math.isfinite(v)]
-    if not values:
-        return ""
-    statistics: dict[str, Callable[[list[float]], float]] = {"mean": fmean, "min": min, "max": max}
-    value = statistics[constraint.statistic](values)
-    if constraint.low is not None and value < constraint.low:
-        return f"{constraint.statistic} {constraint.series} {value:.4g} is under {constraint.low:g}"
-    if constraint.high is not None and value > constraint.high:
-        return f"{constraint.statistic} {constraint.series} {value:.4g} is over {constraint.high:g}"
+_STATISTICS: dict[str, Callable[[list[float]], float]] = {"mean": fmean, "min": min, "max": max}
+
+
+def _violation(constraint: Constraint, curve: Curve, baselines: Sequence[Curve]) -> str:
+    value = _statistic(constraint, curve)
+    slack, known = constraint.baseline_slack, [_statistic(constraint, c) for c in baselines]
+    for bound, word, side in ((constraint.low, "under", -1), (constraint.high, "over", 1)):
+        if bound is None:
+            continue
+        worst = max((v for v in known if math.isfinite(v)), key=lambda v: side * v, default=bound)
+        moved = slack is not None and side * worst > side * bound
+        limit = worst + side * abs(worst) * (slack or 0.0) if moved else bound
+        if side * value > side * limit:
+            aside = f", the baseline's {worst:.4g} and {slack:.0%}" if moved else ""
+            return f"{constraint.statistic} {constraint.series} {value:.4g} is {word} {limit:.4g}{aside}"
     return ""
+
+
+def _statistic(constraint: Constraint, curve: Curve) -> float:
+    """The constraint's statistic of the logged values; NaN if there are none."""
+    values = [v for v in getattr(curve, constraint.series) if math.isfinite(v)]
+    return _STATISTICS[constraint.statistic](values) if values else math.nan
 
 
 def _tail(values: tuple[float, ...]) -> tuple[float, ...]:
