@@ -10,6 +10,8 @@ import pytest
 from sweep.config import compose, to_plan
 from sweep.core import verl_keys as keys
 from sweep.core.decision import Halt
+from sweep.core.failure import FailureClass
+from sweep.core.outcome import Failed
 from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.stage import Constraint, Knob, Ladder, LadderRule, Rollback, Rung, Stage, StageBudget
 from tests.stages.histories import died, line, play
@@ -211,6 +213,19 @@ def test_a_spent_budget_ends_the_ladder_with_what_is_measured():
     played = play(token_stage(trials=2), BASE, rates({8192: 100, 16384: 120}))
     assert len(played.records) == 2
     assert played.choice.settings.get(keys.MAX_BATCHED_TOKENS) == 16384
+
+
+@pytest.mark.parametrize(
+    ("failure", "tried"), [(FailureClass.ENV_FAULT, [16384, 4096, 2048]), (FailureClass.OOM_GPU, [16384, 4096])]
+)
+def test_a_rung_that_the_machine_ended_is_not_counted_against_the_budget(failure, tried):
+    def answer(proposal, overrides):
+        if overrides.get(keys.MAX_BATCHED_TOKENS) == 16384:
+            return Failed(failure, "no route to host")
+        return rates({8192: 100, 4096: 110, 2048: 120})(proposal, overrides)
+
+    played = play(token_stage(trials=3), BASE, answer)
+    assert played.tried(keys.MAX_BATCHED_TOKENS) == tried
 
 
 def test_a_dead_baseline_halts():

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from sweep.core import verl_keys as keys
 from sweep.core.decision import Ask, Freeze, Halt, Launch, Wait
+from sweep.core.failure import FailureClass
+from sweep.core.outcome import Failed
 from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.progress import Progress, Record
 from sweep.core.stage import Knob, SearchRule, Stage, StageBudget
@@ -101,3 +105,21 @@ def test_candidates_that_only_rounding_tells_apart_are_equal_and_the_first_one_w
     settings = (NOTHING, with_band(0.001), with_band(0.0005), with_band(0.002))
     records = tuple(record(s, line(g, 1.0)) for s, g in zip(settings, gains, strict=True))
     assert decide(stage(), Progress(BASE, records, (1,))).choice.settings == with_band(0.001)
+
+
+@pytest.mark.parametrize(("failure", "more"), [(FailureClass.ENV_FAULT, True), (FailureClass.OOM_GPU, False)])
+def test_an_arm_that_the_machine_ended_is_asked_for_again_as_another(failure, more):
+    records = (
+        *(record(s, line(0.3, 1.0)) for s in (NOTHING, with_band(0.001), with_band(0.0005))),
+        record(with_band(0.003), Failed(failure, "no route to host")),
+    )
+    assert (decide(stage(4), Progress(BASE, records, (1,))) == Ask(1)) is more
+
+
+def test_a_machine_that_ends_every_trial_does_not_make_the_search_endless():
+    lost = tuple(record(with_band(0.0005 + 0.0001 * n), Failed(FailureClass.ENV_FAULT, "gone")) for n in range(20))
+    for count in range(20):
+        decision = decide(stage(4), Progress(BASE, (record(NOTHING, line(0.3, 1.0)), *lost[:count]), (1,)))
+        if isinstance(decision, Freeze):
+            break
+    assert isinstance(decision, Freeze) and count <= 8

@@ -6,10 +6,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from operator import is_not
+from typing import TypeVar
 
-from sweep.core.outcome import Finished, Outcome
+from sweep.core.failure import FailureClass
+from sweep.core.outcome import Failed, Finished, Outcome
 from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.trial import Trial
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,11 @@ class Record:
         """The outcome if the trial reached its last step."""
         return self.outcome if isinstance(self.outcome, Finished) else None
 
+    @property
+    def lost(self) -> bool:
+        """Whether the machine ended the trial, for good: nothing is known of its settings."""
+        return isinstance(self.outcome, Failed) and self.outcome.failure_class is FailureClass.ENV_FAULT
+
 
 class Index:
     """Records by their settings and by what their trials run, brought up to date from one decision to the next at the
@@ -54,6 +63,8 @@ class Index:
         self._arms: dict[Overrides, dict[int, Record]] = {}
         self._running: dict[int, None] = {}
         self._by_seeds: dict[int, dict[Overrides, None]] = {}
+        self._lost: dict[int, None] = {}
+        self._lost_arms: dict[Overrides, None] = {}
 
     def follow(self, records: tuple[Record, ...]) -> None:
         """The index is that of `records`: the former ones, some with another outcome, and new ones after them."""
@@ -77,6 +88,16 @@ class Index:
         """The records without an outcome, in order."""
         return tuple(self._records[place] for place in sorted(self._running))
 
+    @property
+    def lost_trials(self) -> int:
+        """How many records the machine ended."""
+        return len(self._lost)
+
+    @property
+    def lost_arms(self) -> int:
+        """How many settings have no record but such."""
+        return len(self._lost_arms)
+
     def with_fewer_seeds(self, count: int) -> tuple[Overrides, ...]:
         """The arms with records of fewer than so many seeds."""
         return tuple(s for seeds, arms in self._by_seeds.items() if seeds < count for s in arms)
@@ -87,10 +108,17 @@ class Index:
         arm[place] = record
         self._runs.setdefault(record.trial.overrides, {})[place] = record
         self._by_seeds.setdefault(_seeds(arm), {})[record.settings] = None
-        if record.outcome is None:
-            self._running[place] = None
-        else:
-            self._running.pop(place, None)
+        _put(self._running, place, record.outcome is None)
+        _put(self._lost, place, record.lost)
+        _put(self._lost_arms, record.settings, all(r.lost for r in arm.values()))
+
+
+def _put(members: dict[K, None], member: K, belongs: bool) -> None:
+    """The member is in or out."""
+    if belongs:
+        members[member] = None
+    else:
+        members.pop(member, None)
 
 
 def _seeds(arm: Mapping[int, Record]) -> int:

@@ -64,12 +64,13 @@ class Progress:
         self._started += 1
         number = self._numbers[trial.id] = self._place(stage, trial) if self._place else self._started
         self._paces[trial.id] = Pace(trial_seconds=self._took).trial_started(self._clock())
-        self._say(f"  trial {number} of at most {stage.budget.most_trials}  {trial.id}  {described(proposal)}")
+        self._say(f"  trial {number} of at most {_most(stage, number)}  {trial.id}  {described(proposal)}")
 
     def stepped(self, stage: Stage, trial: Trial, step: int, metrics: Mapping[str, float]) -> None:
         """Step, reward, KL and time left."""
         pace = self._paces[trial.id] = self._paces.get(trial.id, Pace()).stepped(self._clock())
-        most, number = stage.budget.most_trials, self._numbers.get(trial.id, self._started)
+        number = self._numbers.get(trial.id, self._started)
+        most = _most(stage, number)
         later = max(0, most - max(self._numbers.values(), default=number))
         left = pace.seconds_left(trial.steps - step, later, trial.steps, at_once=len(self._paces))
         line = (
@@ -152,6 +153,11 @@ def _status(stream: TextIO) -> Callable[[str], None]:
         stream.flush()
 
     return show
+
+
+def _most(stage: Stage, number: int) -> int:
+    """The stage's trials at most; those that the machine ended are not counted against its budget, and make it more."""
+    return max(stage.budget.most_trials, number)
 
 
 def described(proposal: Proposal) -> str:

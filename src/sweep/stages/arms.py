@@ -133,8 +133,12 @@ def mean_score(scores: Sequence[Score]) -> Score:
 
 
 def room(stage: Stage, progress: Progress) -> int:
-    """How many more trials the stage may start."""
-    return stage.budget.most_trials - len(progress.records)
+    """How many more trials the stage may start; what the machine ended for good is not counted against its budget.
+
+    Of such trials as many as the whole budget at most, so that a stage ends whatever the machine does.
+    """
+    lost = min(progress.index.lost_trials, stage.budget.most_trials)
+    return stage.budget.most_trials + lost - len(progress.records)
 
 
 def _death(record: Record) -> str:

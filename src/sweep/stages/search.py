@@ -29,7 +29,7 @@ def decide(stage: Stage, rule: SearchRule, progress: Progress) -> Decision:
     """
     given = _given_arms(stage, rule)
     arms = progress.index.arms
-    if len(arms) + sum(1 for settings in given if settings not in arms) < stage.budget.trials:
+    if len(arms) + sum(1 for settings in given if settings not in arms) < _most_arms(stage, progress):
         missing = _missing(stage, progress, given)[: room(stage, progress)]
         if missing or not progress.exhausted:
             return Launch(interleaved(missing, progress)) if missing else Ask(1)
@@ -66,7 +66,12 @@ def _known_arms(stage: Stage, rule: SearchRule, progress: Progress) -> list[Arm]
     """Baseline, start values, and what the sampler proposed, each once, at most as many as the budget has arms."""
     given = _given_arms(stage, rule)
     asked = [_arm_of(progress.arm(settings)[0]) for settings in progress.index.arms if settings not in given]
-    return [*given.values(), *asked][: stage.budget.trials]
+    return [*given.values(), *asked][: _most_arms(stage, progress)]
+
+
+def _most_arms(stage: Stage, progress: Progress) -> int:
+    """The budget's arms, and as many more as the machine took away, up to the budget once more."""
+    return stage.budget.trials + min(progress.index.lost_arms, stage.budget.trials)
 
 
 def _arm_of(record: Record) -> Arm:
