@@ -118,6 +118,23 @@ SWAPPED = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        (["model.gpu_gib=null"], "model.gpu_gib"),
+        (["model.hidden_size=null"], "model.hidden_size"),
+        (["model.gpu_gib=null", "model.hidden_size=null"], "model.gpu_gib, model.hidden_size"),
+        ([], ""),
+        (["model.needs_gpu=false", "model.gpu_gib=null", "stages.token_budget.measure=training"], ""),
+    ],
+)
+def test_a_memory_clamp_that_cannot_be_computed_on_a_gpu_is_noted_with_what_it_lacks(settings, missing):
+    rule = to_plan(compose(["model=qwen2.5-7b", *settings])).stage("token_budget").rule
+    assert isinstance(rule, LadderRule)
+    assert rule.ladders[0].note.endswith(f"it needs {missing}, found null" if missing else "")
+    assert bool(rule.ladders[0].note) is bool(missing)
+
+
 def test_the_memory_clamp_bounds_the_token_budget_wherever_it_stands():
     small = to_plan(compose(["model=qwen2.5-7b", "model.gpu_gib=10", "model.hidden_size=4096", *SWAPPED]))
     (rung,) = small.stage("token_budget").rule.ladders[0].rungs

@@ -134,10 +134,11 @@ def _ladder(
     kept = [p for p in points if _within(names, p, knobs)]
     if not kept:
         raise ConfigError(f"{where}: no point lies within the knobs' ranges: {points}")
+    note = ""
     if spec.get("clamp") == MEMORY:
-        kept = _in_memory(where, names, kept, model)
+        kept, note = _in_memory(where, names, kept, model), _unknown_memory(model)
     rungs = tuple(Rung("/".join(f"{v:g}" if isinstance(v, float) else str(v) for v in p), _at(names, p)) for p in kept)
-    return Ladder(name, rungs, fitting(f"{where}.climb", bool, spec.get("climb", True)))
+    return Ladder(name, rungs, fitting(f"{where}.climb", bool, spec.get("climb", True)), note)
 
 
 def _in_memory(where: str, names: list[str], points: list[list[Any]], model: ModelFacts) -> list[list[Any]]:
@@ -155,6 +156,15 @@ def _in_memory(where: str, names: list[str], points: list[list[Any]], model: Mod
             "give smaller points, or leave clamp out"
         )
     return kept
+
+
+def _unknown_memory(model: ModelFacts) -> str:
+    """Why the clamp leaves no rung out on a GPU; empty if it is known how much there is, or without a GPU."""
+    sizes = {"gpu_gib": model.gpu_gib, "hidden_size": model.hidden_size}
+    missing = ", ".join(f"model.{name}" for name, size in sizes.items() if not size)
+    if not missing or not model.needs_gpu:
+        return ""
+    return f"the token budget's memory clamp left no rung out, whatever its size: it needs {missing}, found null"
 
 
 def _multiples(where: str, names: list[str], spec: Mapping[str, Any], base: Overrides) -> list[list[float]]:

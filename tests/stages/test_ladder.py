@@ -232,6 +232,12 @@ def test_a_dead_baseline_halts():
     assert isinstance(play(token_stage(), BASE, lambda p, o: died()).decision, Halt)
 
 
+def test_what_is_to_be_known_of_a_ladders_rungs_is_in_the_winners_notes():
+    (ladder,) = token_stage().rule.ladders
+    noted = replace(token_stage(), rule=LadderRule((replace(ladder, note="no clamp"),)))
+    assert "no clamp" in play(noted, BASE, rates({8192: 100, 16384: 90, 4096: 90})).choice.notes
+
+
 def lr_stage() -> Stage:
     lr = Ladder("lr", tuple(Rung(f"{v:g}", Overrides.of({keys.ACTOR_LR: v})) for v in (5e-7, 1e-6, 1.5e-6, 2e-6)))
     lam = Ladder("lam", tuple(Rung(f"{v}", Overrides.of({keys.LAM: v})) for v in (0.95, 0.97, 0.99)), climb=False)

@@ -38,12 +38,13 @@ class Ladder:
     """Candidates in order from cheap to dear.
 
     `climb`: go up from the baseline while the score improves, down if the first step up did not help;
-    otherwise every rung is tried.
+    otherwise every rung is tried. `note`: what to know of the rungs, for the winner's notes.
     """
 
     name: str
     rungs: tuple[Rung, ...]
     climb: bool = True
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,9 @@ def bounds(stage: Stage, base: Overrides) -> tuple[int, int]:
             return _bracket(stage, rule, base)
         case EtaRule(literal=literal):
             return 2, stage.budget.trials if literal else most
-        case LadderRule(ladders):
-            rungs = 1 + sum(len(ladder.rungs) for ladder in ladders)
+        case LadderRule(ladders, rollback=rollback):
+            tries = 1 if rollback is None else 2  # a rung whose memory jumps is tried once more with less of it
+            rungs = 1 + sum(len(ladder.rungs) for ladder in ladders) * tries
             fewest = 1 + sum(_fewest_rungs(ladder) for ladder in ladders)
             return min(fewest * seeds, most), min(rungs * seeds, most)
         case SearchRule():

@@ -57,7 +57,7 @@ def _walk(
     order = _with_start(ladder, progress.base.merged(held.settings))
     at = next(i for i, rung in enumerate(order) if rung is None)
     seen: dict[int, Measured] = {at: start}
-    notes: list[str] = []
+    notes = [ladder.note] if ladder.note else []
     for i in _visits(order, at, ladder.climb):
         if not _worth_trying(ladder, seen, at, i, rule.tie_margin):
             continue
