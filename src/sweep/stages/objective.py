@@ -101,6 +101,8 @@ def violations(stage: Stage, finished: Finished, baselines: Iterable[Finished] =
 
     `baselines` are the stage's own trials of its baseline on the same seeds.
     """
+    if not stage.constraints:
+        return ()
     own, *others = (f.curve.since(stage.budget.warmup_steps + 1) for f in (finished, *baselines))
     return tuple(text for c in stage.constraints if (text := _violation(c, own, others)))
 
