@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -75,6 +76,45 @@ def test_a_bracket_that_cannot_move_is_refused(line: str, says: str):
     plus = "++" if key.startswith("bracket") else ""
     with pytest.raises(ConfigError, match=says):
         to_plan(compose([f"{plus}stages.kl.{key}={value}"]))
+
+
+def test_the_kl_controller_reads_every_100_steps_and_three_times_in_a_shorter_trial():
+    def interval(*overrides: str) -> object:
+        return to_plan(compose(list(overrides))).stage("kl").fixed.get(keys.BAND_INTERVAL)
+
+    assert interval("model=qwen2.5-7b") == interval("budget.steps=300") == 100
+    assert interval("budget.steps=299") == 99
+    assert interval("budget.steps=30") == 10
+    assert interval("stages.kl.budget.steps=60") == 20
+    assert interval("budget.steps=2", "budget.warmup_steps=0") == 1
+
+
+def test_a_setting_of_the_kl_controller_is_one_key_and_the_others_stay():
+    usual, changed = (to_plan(compose(o)).stage("kl").fixed for o in ([], ["stages.kl.band.band_interval=5"]))
+    assert changed == usual.merged(Overrides.of([(f"+{keys.BAND_INTERVAL}", 5)]))
+    assert {key.lstrip("+") for key, _ in usual.items} == {keys.KL_TYPE, *keys.BAND_KEYS}
+
+
+def test_the_controllers_bounds_are_the_knobs_range():
+    fixed = (
+        to_plan(compose(["stages.kl.knobs.kl_coef.low=0.002", "stages.kl.knobs.kl_coef.high=0.02"])).stage("kl").fixed
+    )
+    assert (fixed.get(keys.COEF_MIN), fixed.get(keys.COEF_MAX)) == (0.002, 0.02)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("stages.kl.band.band_intervall=5", "nearest: stages.kl.band.band_interval"),
+        ("+stages.kl.band.width=5", "band: unknown key width; known: band_high"),
+        ("stages.kl.band.band_interval=2.5", "band_interval must be a whole number"),
+        ("stages.kl.band.coef_min=1", "band needs 0 <= coef_min <= coef_max, got coef_min=1"),
+        ("stages.kl.budget.steps=many", "budget.steps must be a whole number"),
+    ],
+)
+def test_a_kl_controller_that_cannot_work_is_refused(line: str, says: str):
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        to_plan(compose([line]))
 
 
 def test_the_default_budget_of_a_real_model_is_the_articles_500_steps():

@@ -17,6 +17,7 @@ from typing import Any
 from sweep.config_messages import readable
 from sweep.config_schema import ALL_STAGES, CampaignConfig
 from sweep.core import verl_keys as keys
+from sweep.core.kl_band import interval_for
 from sweep.core.overrides import Overrides
 from sweep.core.plan import CONFIRM_OFFSET, CampaignPlan, ModelFacts, Timeouts, storage_file
 from sweep.core.stage import ConfirmRule, Stage
@@ -59,6 +60,7 @@ def compose(overrides: Sequence[str], root: Path = ROOT) -> CampaignConfig:
         GlobalHydra.instance().clear()
         offer(root / "sweeps")
         OmegaConf.register_new_resolver("least", min, replace=True)
+        OmegaConf.register_new_resolver("band_interval", _band_interval, replace=True)
         with initialize_config_dir(str(root / "conf"), version_base=None):
             composed = hydra_compose("config", overrides=[*own_stages(root), *overrides])
         typed = OmegaConf.merge(OmegaConf.structured(CampaignConfig), composed)
@@ -70,6 +72,11 @@ def compose(overrides: Sequence[str], root: Path = ROOT) -> CampaignConfig:
         raise ConfigError(readable(error, overrides, lambda: _known_keys(root))) from error
     assert isinstance(config, CampaignConfig)
     return config
+
+
+def _band_interval(steps: Any, *bounds: int) -> Any:
+    """The resolver of sweeps/kl.yaml; what is no number of steps passes, for `to_plan` to refuse where it was given."""
+    return interval_for(steps, *bounds) if isinstance(steps, int) else steps
 
 
 def to_plan(config: CampaignConfig) -> CampaignPlan:

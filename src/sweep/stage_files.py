@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from sweep.core import verl_keys as keys
 from sweep.core.curve import METRICS
-from sweep.core.overrides import Overrides, bare
+from sweep.core.kl_band import BAND, SECTION, KlBandSettings, broken
+from sweep.core.overrides import NOTHING, Overrides, bare
 from sweep.core.plan import ModelFacts
 from sweep.core.stage import (
     ConfirmRule,
@@ -34,7 +35,19 @@ VLLM = "vllm"
 """verl's name of the rollout that can be measured alone; also its rollout on GPUs where nothing else is asked for."""
 
 KEYS = frozenset(
-    {"knobs", "fixed", "rule", "bracket", "eta", "ladder", "search", "objective", "objective_options", "constraints"}
+    {
+        "knobs",
+        "fixed",
+        "band",
+        "rule",
+        "bracket",
+        "eta",
+        "ladder",
+        "search",
+        "objective",
+        "objective_options",
+        "constraints",
+    }
     | {"budget", "follows", "measure", "rounds", "beside"}
 )
 
@@ -62,7 +75,7 @@ def stage_from(name: str, content: Mapping[str, Any], base: Overrides, model: Mo
         rule=rule,
         objective=_objective(where, content, options),
         budget=_with_every_arm(_budget(where, content, measure), rule),
-        fixed=_fixed(f"{where}: fixed", content.get("fixed"), knobs),
+        fixed=_fixed(where, content, knobs),
         constraints=tuple(_constraint(f"{where}: constraints.{n}", c) for n, c in constraints.items()),
         follows=tuple(listing(f"{where}: follows", content.get("follows"))),
         measure=measure,
@@ -81,12 +94,27 @@ def _knob(where: str, content: object) -> Knob:
     return knob
 
 
-def _fixed(where: str, lines: object, knobs: tuple[Knob, ...]) -> Overrides:
-    fixed = Overrides.of(parse_settings(lines, where))
+def _fixed(where: str, content: Mapping[str, Any], knobs: tuple[Knob, ...]) -> Overrides:
+    """What is the same in every candidate: the controller of the section `band`, and the settings under `fixed`."""
+    lines = Overrides.of(parse_settings(content.get("fixed"), f"{where}: fixed"))
+    fixed = _band(f"{where}: band", content.get("band")).merged(lines)
     for knob in knobs:
         if knob.key in fixed:
-            raise ConfigError(f"{where} sets {bare(knob.key)}, which is a knob; leave it to one of them")
+            raise ConfigError(f"{where}: fixed sets {bare(knob.key)}, which is a knob; leave it to one of them")
     return fixed
+
+
+def _band(where: str, content: object) -> Overrides:
+    """The band controller, each of its settings in full."""
+    if content is None:
+        return NOTHING
+    settings = built(KlBandSettings, where, content)
+    for relation, names in broken(settings):
+        found = ", ".join(f"{name}={getattr(settings, name)}" for name in names)
+        raise ConfigError(f"{where} needs {relation}, got {found}")
+    return Overrides.of(
+        [(keys.KL_TYPE, BAND), *((f"+{SECTION}.{name}", value) for name, value in asdict(settings).items())]
+    )
 
 
 def _check_knobs(where: str, knobs: tuple[Knob, ...], rule: object) -> None:

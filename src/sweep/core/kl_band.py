@@ -22,6 +22,9 @@ HIGH_KL_NATS = 0.18
 RAISE_FACTOR = 1.2
 LOWER_FACTOR = 0.8
 INTERVAL_STEPS = 100
+READINGS_A_TRIAL = 3
+"""Readings that a trial too short for the method's interval still has. Ours: the last comes with the last step and
+moves nothing any more, so that two of them act."""
 MIN_COEFFICIENT = 0.0005
 MAX_COEFFICIENT = 0.01
 
@@ -59,6 +62,11 @@ class KlBandSettings:
 
 
 NAMES = tuple(f.name for f in fields(KlBandSettings))
+
+
+def interval_for(trial_steps: int, longest: int = INTERVAL_STEPS, readings: int = READINGS_A_TRIAL) -> int:
+    """Steps between readings in a trial of so many: the longest interval that leaves it so many readings."""
+    return max(1, min(longest, trial_steps // max(1, readings)))
 
 
 def broken(settings: KlBandSettings) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -131,6 +131,17 @@ def test_a_start_outside_the_controllers_bounds_is_a_warning(coefficient: float,
     assert codes(in_loss) == (["BAND_START_OUTSIDE"] if outside else [])
 
 
+@pytest.mark.parametrize(("steps", "named"), [(60, True), (100, True), (101, False), (None, False)])
+def test_a_controller_that_first_moves_after_the_trial_is_a_warning(steps: int | None, named: bool) -> None:
+    facts = Facts(trial_steps=steps)
+    assert ("BAND_NEVER_READS" in codes(BAND, facts)) is named
+    assert "BAND_NEVER_READS" not in codes({**BAND, keys.BAND_INTERVAL: 20}, facts)
+    assert "BAND_NEVER_READS" not in codes(ON, facts)
+    if named:
+        assert steps is not None
+        assert only("BAND_NEVER_READS", BAND, facts).nearest == (f"+{keys.BAND_INTERVAL}={steps // 3}",)
+
+
 def test_a_band_needs_a_kl_term_of_either_kind_and_its_settings_need_the_band() -> None:
     assert only("BAND_WITHOUT_KL", {keys.KL_TYPE: "band"}).severity is Severity.ERROR
     assert codes({keys.KL_TYPE: "band", keys.KL_LOSS: True}) == []

@@ -39,6 +39,20 @@ def test_a_warm_up_as_long_as_the_trial_is_a_warning(warmup: int, named: bool) -
     assert ("WARMUP_OUTLASTS_TRIAL" in codes({keys.ACTOR_WARMUP_STEPS: warmup}, Facts(trial_steps=500))) == named
 
 
+@pytest.mark.parametrize(("ratio", "named"), [(0.1, True), (0.05, True), (0.0499, False), (0.0, False)])
+def test_a_warm_up_by_ratio_is_a_share_of_the_whole_schedule(ratio: float, named: bool) -> None:
+    changes = {keys.ACTOR_WARMUP_STEPS: -1, keys.ACTOR_WARMUP_RATIO: ratio, keys.SCHEDULE_STEPS: 10_000}
+    assert ("WARMUP_OUTLASTS_TRIAL" in codes(changes, Facts(trial_steps=500))) == named
+    assert "WARMUP_OUTLASTS_TRIAL" not in codes({**changes, keys.ACTOR_WARMUP_STEPS: 10}, Facts(trial_steps=500))
+
+
+def test_without_a_schedule_of_its_own_the_warm_up_is_a_share_of_verls_total() -> None:
+    changes = {keys.ACTOR_WARMUP_RATIO: 0.1, keys.TOTAL_STEPS: 10_000}
+    found = only("WARMUP_OUTLASTS_TRIAL", changes, Facts(trial_steps=500))
+    assert (found.computed["warmup"], found.keys[0]) == (1000, keys.ACTOR_WARMUP_RATIO)
+    assert "WARMUP_OUTLASTS_TRIAL" not in codes({keys.ACTOR_WARMUP_RATIO: 0.1}, Facts(trial_steps=500))
+
+
 @pytest.mark.parametrize(("first", "named"), [(499, False), (500, True), (0, False)])
 def test_a_critic_that_trains_alone_to_the_end_is_an_error(first: int, named: bool) -> None:
     assert ("ACTOR_NEVER_TRAINS" in codes({keys.CRITIC_WARMUP: first}, Facts(trial_steps=500))) == named

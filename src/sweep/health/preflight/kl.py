@@ -50,7 +50,7 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
     if kind == "adaptive":
         yield from _adaptive(config, facts)
     if kind == BAND or any(key in config for key in keys.BAND_KEYS):
-        yield from _band(config, kind, in_reward)
+        yield from _band(config, facts, kind, in_reward)
     if in_reward:
         yield from _both_terms(config)
         yield from _safe_range(config)
@@ -116,7 +116,7 @@ def _adaptive(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
         )
 
 
-def _band(config: Config, kind: str | None, in_reward: bool) -> Iterator[PreflightFinding]:
+def _band(config: Config, facts: Facts, kind: str | None, in_reward: bool) -> Iterator[PreflightFinding]:
     given = [key for key in keys.BAND_KEYS if key in config]
     if kind != BAND:
         yield warn(
@@ -151,6 +151,23 @@ def _band(config: Config, kind: str | None, in_reward: bool) -> Iterator[Preflig
         )
     if not found:
         yield from _start(config, keys.KL_COEF if in_reward else keys.KL_LOSS_COEF, settings)
+        yield from _never_reads(facts.trial_steps, int(settings.band_interval))
+
+
+def _never_reads(steps: int | None, interval: int) -> Iterator[PreflightFinding]:
+    """A reading at the very end moves a coefficient that no step uses."""
+    if steps is None or interval < steps:
+        return
+    fitting = kl_band.interval_for(steps)
+    yield warn(
+        "BAND_NEVER_READS",
+        f"{keys.BAND_INTERVAL} is {interval}, the trial has {steps} steps",
+        "the controller's first move comes after the trial: it compares fixed coefficients",
+        nearest=(f"+{keys.BAND_INTERVAL}={fitting}",) if fitting < steps else (),
+        keys=(keys.BAND_INTERVAL,),
+        source="S0 section 2.2; METHOD section 3",
+        computed={"interval": interval, "steps": steps},
+    )
 
 
 def _start(config: Config, key: str, settings: KlBandSettings) -> Iterator[PreflightFinding]:

@@ -69,18 +69,27 @@ def _warmup(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
             keys=(keys.ACTOR_WARMUP_RATIO,),
             source="verl workers/config/optimizer.py",
         )
-    if warmup is None or warmup <= 0 or steps is None:
+    by_ratio = warmup is None or warmup <= 0
+    key = keys.ACTOR_WARMUP_RATIO if by_ratio else keys.ACTOR_WARMUP_STEPS
+    effective = _by_ratio(config, ratio) if by_ratio else warmup
+    if effective is None or steps is None or effective < steps:
         return
-    if warmup >= steps:
-        yield warn(
-            "WARMUP_OUTLASTS_TRIAL",
-            f"{keys.ACTOR_WARMUP_STEPS} is {warmup}, the trial has {steps} steps",
-            "the learning rate that is tuned is never reached",
-            nearest=(f"{keys.ACTOR_WARMUP_STEPS}={max(1, steps // 10)}",),
-            keys=(keys.ACTOR_WARMUP_STEPS, keys.TOTAL_STEPS),
-            source="S0 section 2.4; verl workers/engine_workers.py",
-            computed={"warmup": warmup, "steps": steps},
-        )
+    fitting = max(1, steps // 10)
+    yield warn(
+        "WARMUP_OUTLASTS_TRIAL",
+        f"{key} is {config.get(key)}" + (f", {effective} steps" if by_ratio else "") + f"; the trial has {steps} steps",
+        "the learning rate that is tuned is never reached",
+        nearest=(f"{keys.ACTOR_WARMUP_STEPS}={fitting}",),
+        keys=(key, keys.SCHEDULE_STEPS if keys.SCHEDULE_STEPS in config else keys.TOTAL_STEPS),
+        source="S0 section 2.4; verl workers/engine/fsdp/transformer_impl.py",
+        computed={"warmup": effective, "steps": steps},
+    )
+
+
+def _by_ratio(config: Config, ratio: float | None) -> int | None:
+    """Warm-up steps of a share of the whole schedule, which is the plug-in's length where one is set."""
+    whole_run = whole(config, keys.SCHEDULE_STEPS) or whole(config, keys.TOTAL_STEPS)
+    return int(ratio * whole_run) if ratio and whole_run and 0.0 < ratio < 1.0 else None
 
 
 def _critic_first(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
