@@ -112,6 +112,31 @@ def test_kl_explodes_above_three_tenths_while_climbing(end: float, code: Code) -
     assert code in {f.code for f in found} and (code is Code.KL_EXPLOSION) == ("KL_EXPLOSION" in str(found))
 
 
+@pytest.mark.parametrize("spread", [0.0, 0.005, 0.02])
+def test_a_slow_climb_over_the_limit_is_an_explosion_as_well(spread: float) -> None:
+    """By 0.22 in 500 steps: 14 % of its level in the last 100."""
+    found = told({SCORE: line(0.2, 0.6, 500), KL: noisy(line(0.1, 0.33, 500), spread)})
+    assert the(found, Code.KL_EXPLOSION).severity is Severity.ERROR
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("spread", [0.005, 0.03, 0.1])
+def test_a_noisy_level_over_the_limit_is_no_climb(spread: float, seed: int) -> None:
+    found = told({SCORE: line(0.2, 0.6, 500), KL: noisy([0.31] * 500, spread, seed)})
+    assert Code.KL_EXPLOSION not in codes(found)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_climb_that_has_come_to_rest_is_no_climb(seed: int) -> None:
+    curve = line(0.1, 0.31, 300) + [0.31] * 200
+    assert Code.KL_EXPLOSION not in codes(told({SCORE: line(0.2, 0.6, 500), KL: noisy(curve, 0.02, seed)}))
+
+
+def test_a_slow_climb_below_the_limit_is_no_explosion_even_with_the_reward_lost() -> None:
+    found = told({SCORE: line(0.5, 0.3, 500), KL: line(0.12, 0.2, 500)})
+    assert Code.KL_EXPLOSION not in codes(found)
+
+
 def test_high_kl_that_does_not_climb_is_high_and_no_explosion() -> None:
     found = screen(table({SCORE: line(0.2, 0.6, 300), KL: noisy([0.35] * 300, 0.005)}))
     assert [f.code for f in found] == [Code.KL_HIGH]
@@ -192,6 +217,24 @@ def test_zero_kl_within_an_update_is_explained_by_one_update_a_batch_only_if_the
 def test_a_gradient_vanishes_only_if_it_stays_small_for_long(points: int, vanishes: bool) -> None:
     found = told({SCORE: line(0.2, 0.6, 100), NORM: [0.1] * (100 - points) + [0.0009] * points})
     assert (Code.GRAD_VANISHING in codes(found)) is vanishes
+
+
+@pytest.mark.parametrize(("every", "vanishes"), [(40, True), (11, True), (9, False), (5, False)])
+def test_single_steps_above_it_do_not_end_a_vanished_gradient(every: int, vanishes: bool) -> None:
+    found = told({SCORE: line(0.2, 0.6, 500), NORM: [0.1 if i % every == 3 else 0.0009 for i in range(500)]})
+    assert (Code.GRAD_VANISHING in codes(found)) is vanishes
+
+
+@pytest.mark.parametrize(("healthy", "vanishes"), [(1, True), (5, True), (6, False), (50, False)])
+def test_a_gradient_that_came_back_has_not_vanished(healthy: int, vanishes: bool) -> None:
+    found = told({SCORE: line(0.2, 0.6, 500), NORM: [0.0005] * (500 - healthy) + [0.1] * healthy})
+    assert (Code.GRAD_VANISHING in codes(found)) is vanishes
+
+
+def test_the_finding_counts_from_where_the_gradient_vanished() -> None:
+    curve = [0.1] * 100 + [0.1 if i % 40 == 3 else 0.0009 for i in range(400)]
+    found = the(told({SCORE: line(0.2, 0.6, 500), NORM: curve}), Code.GRAD_VANISHING)
+    assert found.first_step is not None and 60 <= found.first_step <= 101 and found.last_step == 500
 
 
 @pytest.mark.parametrize(("norm", "vanishes"), [(0.00099, True), (0.00101, False)])

@@ -87,6 +87,20 @@ def test_kl_far_beyond_the_limit_and_climbing_ends_the_trial() -> None:
     assert told(climbing("actor/reward_kl_penalty", 0.1, 0.98 * limit, 60)) == (0, "")
 
 
+@pytest.mark.parametrize(("last", "stops"), [(0.7, True), (0.58, False)])
+def test_kl_that_climbs_slowly_ends_the_trial_only_far_beyond_the_limit(last: float, stops: bool) -> None:
+    """By a sixth of its level in 100 steps."""
+    step, reason = told(climbing("actor/reward_kl_penalty", 0.1, last, 600))
+    assert (step > 500 and reason.startswith("KL_EXPLOSION")) is stops
+    assert bool(reason) is stops
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_kl_that_scatters_around_a_level_over_the_limit_ends_no_trial(seed: int) -> None:
+    draw = random.Random(seed)
+    assert told([{"actor/reward_kl_penalty": 0.31 + draw.gauss(0, 0.05)} for _ in range(550)]) == (0, "")
+
+
 def test_kl_over_the_limit_ends_the_trial_only_once_the_reward_fell_below_its_start() -> None:
     over = climbing("actor/reward_kl_penalty", 0.1, 1.5 * DEFAULT.kl_explosion, 60)
     falling = [row | {"critic/score/mean": 0.5 - 0.008 * i} for i, row in enumerate(over)]

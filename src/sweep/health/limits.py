@@ -50,7 +50,14 @@ class Limits:
     """How many times the explosion limit is beyond what a stronger penalty brings back. Ours: as the limit is to the
     top of its band."""
     kl_climb: float = 0.2
-    """Fitted rise, as a share of the level, that counts as climbing. Ours."""
+    """Fitted rise over `kl_mean_steps`, as a share of the level, that counts as climbing; over the whole window too if
+    it is steady. Ours."""
+    kl_climb_correlation: float = 0.5
+    """Correlation with time of a climb; one jump alone has less. Ours."""
+    kl_climb_errors: float = 2.0
+    """Standard errors that the slope of a slow climb exceeds, over the window and at its end. Ours."""
+    kl_climb_kept: float = 0.5
+    """Share of a slow climb's slope that is left at its end. Ours: a climb that has come to rest has none."""
     kl_joint_share: float = 0.5
     """Share of the explosion limit that suffices where the reward fell below its start. Ours: see trl#1098."""
     kl_negative: tuple[float, float] = (-0.02, -0.5)
@@ -62,7 +69,9 @@ class Limits:
     grad_vanishing: float = 1e-3
     """Norm under which a gradient does nothing. Source: S0 section 1.1."""
     grad_vanishing_steps: int = 50
-    """Points in a row that are "long". Ours: a quarter of a plateau."""
+    """Points that are "long". Ours: a quarter of a plateau."""
+    grad_vanishing_share: float = 0.9
+    """Share of them under it. Ours: single steps above it do not make the others learn."""
     grad_explosion: float = 10.0
     """Norm that must not be exceeded often. Source: S0 section 1.1."""
     grad_often: float = 0.1
@@ -177,6 +186,9 @@ DEFAULT = Limits()
 LEAST_COUNTS = {"creep_blocks": 2}
 """The least of a limit that counts; 1 for all others."""
 
+BANDS = frozenset({"kl_band", "kl_actions", "kl_sequence_band", "grad_band"})
+"""Pairs of a lower and an upper end; the others are one number for each unit."""
+
 SIGNED = frozenset({"explained_variance"})
 """Limits that may lie below zero."""
 
@@ -187,7 +199,10 @@ def limit_problem(name: str, value: object) -> str:
     if isinstance(default, tuple):
         parts = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
         fits = len(parts) == len(default) and all(map(_finite, parts))
-        return "" if fits else f"must be {len(default)} numbers like {list(default)}, got {value!r}"
+        if not fits:
+            return f"must be {len(default)} numbers like {list(default)}, got {value!r}"
+        rises = name not in BANDS or 0 <= parts[0] < parts[1]
+        return "" if rises else f"must rise from at least 0, like {list(default)}, got {list(parts)}"
     if not _finite(value):
         return f"must be a number like {default}, got {value!r}"
     assert isinstance(value, int | float)

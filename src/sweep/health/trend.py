@@ -134,6 +134,14 @@ def trailing_run(mask: MaskArray) -> int:
     return len(mask) - 1 - int(false_at[-1]) if len(false_at) else len(mask)
 
 
+def trailing_stretch(mask: MaskArray, share: float) -> int:
+    """Length of the longest end of the mask that begins with True and is True in at least that share of its points."""
+    backwards = mask[::-1]
+    often = np.cumsum(backwards) >= share * np.arange(1, len(mask) + 1)
+    ends = np.flatnonzero(often & backwards)
+    return int(ends[-1]) + 1 if len(ends) else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Periodicity:
     """The strongest cycle of a series: its length in points, share of the variance, and chance of being noise."""

@@ -13,9 +13,10 @@ from sweep.health.code import Code
 from sweep.health.evidence import Evidence
 from sweep.health.finding import Confidence, Finding, Move, Severity, Way
 from sweep.health.findings.reward_loss import fell_below_start
+from sweep.health.limits import Limits
 from sweep.health.metric_names import Quantity
 from sweep.health.metric_table import Series
-from sweep.health.trend import episodes, trailing_run
+from sweep.health.trend import episodes, trailing_stretch
 
 SOURCE = "S0 section 1.1; METHOD sections 6 and 9"
 CALMER = (Move(Way.LOWER, keys.ACTOR_LR), Move(Way.LOWER, keys.ACTOR_CLIP_GRAD, "1.0 to 0.5"))
@@ -80,12 +81,12 @@ def _explosion(evidence: Evidence, norm: Series, over: np.ndarray, share: float)
 
 
 def _level(evidence: Evidence, norm: Series, peaks: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Vanishing if the last points are all tiny for long, else low or elevated by the median."""
+    """Vanishing if nearly all points are tiny for long, up to the last, else low or elevated by the median."""
     limits = evidence.limits
     low, high = limits.grad_band
-    tiny = trailing_run(norm.values < limits.grad_vanishing)
-    if tiny >= limits.grad_vanishing_steps and not (evidence.rounded(norm.name) and not norm.values[-tiny:].any()):
-        return (_vanishing(norm[len(norm) - tiny :]),)
+    tiny = _tiny(norm, limits)
+    if tiny is not None and not (evidence.rounded(norm.name) and not tiny.values.any()):
+        return (_vanishing(tiny, limits),)
     median = float(np.median(norm.values))
     if low <= median <= high or (peaks and peaks[0].code is Code.GRAD_EXPLOSION):
         return ()
@@ -108,17 +109,26 @@ def _level(evidence: Evidence, norm: Series, peaks: tuple[Finding, ...]) -> tupl
     )
 
 
-def _vanishing(tiny: Series) -> Finding:
-    highest = float(tiny.values.max())
+def _tiny(norm: Series, limits: Limits) -> Series | None:
+    """The stretch up to the last point in which nearly all norms are tiny, if it is long and not over."""
+    under = norm.values < limits.grad_vanishing
+    points = trailing_stretch(under, limits.grad_vanishing_share)
+    lasting = float(np.mean(under[-limits.grad_vanishing_steps :])) >= limits.grad_vanishing_share
+    return norm[len(norm) - points :] if points >= limits.grad_vanishing_steps and lasting else None
+
+
+def _vanishing(tiny: Series, limits: Limits) -> Finding:
+    under = int(np.count_nonzero(tiny.values < limits.grad_vanishing))
     return Finding(
         code=Code.GRAD_VANISHING,
         severity=Severity.WARN,
         metric=tiny.name,
         first_step=int(tiny.steps[0]),
         last_step=int(tiny.steps[-1]),
-        seen=f"{len(tiny)} points in a row at or below {highest:.2g}",
+        seen=f"{under} of the last {len(tiny)} points under {limits.grad_vanishing:g}, "
+        f"median {float(np.median(tiny.values)):.2g}",
         advice="no update reaches the weights: look at advantages and loss masks first, then at the learning rate",
         direction=(Move(Way.CHECK, keys.ADV_ESTIMATOR), Move(Way.RAISE, keys.ACTOR_LR)),
         source=SOURCE,
-        figures=(("highest", highest),),
+        figures=(("share", under / len(tiny)), ("median", float(np.median(tiny.values)))),
     )

@@ -56,16 +56,33 @@ def climbs(series: Series, limits: Limits) -> bool:
     if math.isnan(fit.slope):
         return False
     level = max(abs(final_level(tail.values)), 1e-12)
-    return fit.slope * tail.span_steps >= limits.kl_climb * level and fit.correlation >= 0.5
+    return fit.slope * tail.span_steps >= limits.kl_climb * level and fit.correlation >= limits.kl_climb_correlation
+
+
+def climbs_slowly(series: Series, limits: Limits) -> bool:
+    """Whether the whole series rises by that share with a slope that its noise excludes to be none, and goes on rising
+    in the last `kl_mean_steps`: what rose once and stays is no climb."""
+    if series.span_steps < limits.kl_mean_steps:
+        return False
+    fit = fit_line(series.steps, series.values)
+    tail = series.since(int(series.steps[-1]) - limits.kl_mean_steps + 1)
+    last = fit_line(tail.steps, tail.values)
+    if math.isnan(fit.slope) or math.isnan(last.slope):
+        return False
+    level = max(abs(final_level(series.values)), 1e-12)
+    certain = all(f.slope > limits.kl_climb_errors * f.slope_error for f in (fit, last))
+    goes_on = last.slope >= limits.kl_climb_kept * fit.slope and fit.correlation >= limits.kl_climb_correlation
+    return certain and goes_on and fit.slope * series.span_steps >= limits.kl_climb * level
 
 
 def _explosion(evidence: Evidence, kl: Measured) -> Finding | None:
     limits, series = evidence.limits, kl.series
     level, limit = final_level(series.values), explosion_limit(limits, kl.unit)
-    if level <= limits.kl_joint_share * limit or not climbs(series, limits):
+    if level <= limits.kl_joint_share * limit:
         return None
+    fast = climbs(series, limits)
     reward_lost = fell_below_start(evidence)
-    if level <= limit and not reward_lost:
+    if not (fast and reward_lost) and not (level > limit and (fast or climbs_slowly(series, limits))):
         return None
     above = np.flatnonzero(series.values > limits.kl_joint_share * limit if reward_lost else series.values > limit)
     beside = " while the reward fell below its start" if reward_lost else ""
