@@ -14,6 +14,9 @@ from sweep.core.overrides import Overrides
 from sweep.core.stage import BracketRule, ConfirmRule, EtaRule, LadderRule, SearchRule
 from sweep.core.trial import Measure
 from sweep.errors import ConfigError
+from sweep.guard_settings import hardware_limits_of, limits_of
+from sweep.health.hardware import HardwareLimits
+from sweep.health.limits import Limits
 
 MODELS = sorted(p.stem for p in (ROOT / "conf" / "model").glob("*.yaml"))
 TASKS = sorted(p.stem for p in (ROOT / "conf" / "task").glob("*.yaml"))
@@ -273,7 +276,7 @@ def test_what_a_stage_measures_is_part_of_what_its_winner_stands_on():
         (["runtime.step_seconds=0"], "runtime.step_seconds must be above 0, got 0"),
         (["model.gpus=0"], "model.gpus must be at least 1, got 0"),
         (["guards.limits.kl_explosion=-1"], "guards.limits.kl_explosion must be at least 0, got -1"),
-        (["guards.limits.kl_explosion=x"], "guards.limits.kl_explosion must be a number, got 'x'"),
+        (["guards.limits.kl_explosion=x"], "guards.limits.kl_explosion must be a number like 0.3, got 'x'"),
         (["guards.stop_on=KL"], r"guards.stop_on must be a list such as \[a,b\], got 'KL'"),
         (["confirm=3"], "confirm must be a section with keys of its own, got '3'"),
         (["earlier=x", "campaign=x"], "earlier must name another campaign"),
@@ -435,6 +438,16 @@ def test_guards_as_the_method_has_them_add_nothing_to_a_trials_settings():
     assert not any("sweep." in key and keys.SCHEDULE_STEPS not in key for key, _ in to_plan(compose([])).base)
 
 
+def test_thresholds_of_hardware_and_pairs_of_curves_can_be_set():
+    guards = compose(
+        ["guards.hardware.pcie_pct=60", "+guards.hardware.swings=5", "+guards.limits.grad_band=[0.1,2]"]
+    ).guards
+    assert hardware_limits_of(guards) == HardwareLimits(pcie_pct=60, swings=5)
+    assert limits_of(guards) == Limits(grad_band=(0.1, 2))
+    assert hardware_limits_of(compose([]).guards) == HardwareLimits()
+    assert limits_of(compose([]).guards) == Limits()
+
+
 def test_guards_and_checkpoints_that_were_chosen_reach_the_plug_ins():
     plan = to_plan(
         compose(
@@ -442,6 +455,7 @@ def test_guards_and_checkpoints_that_were_chosen_reach_the_plug_ins():
                 "guards.stop_on=[NON_FINITE]",
                 "guards.limits.kl_explosion=0.5",
                 "+guards.limits.kl_far=3",
+                "+guards.limits.kl_band=[0.05,0.2]",
                 "guards.min_free_gib=8",
                 "guards.clip_decay=0.999",
                 "checkpoints.keep_last=5",
@@ -455,6 +469,7 @@ def test_guards_and_checkpoints_that_were_chosen_reach_the_plug_ins():
         "+sweep.stop_on": ["NON_FINITE"],
         "+sweep.limits.kl_explosion": 0.5,
         "+sweep.limits.kl_far": 3.0,
+        "+sweep.limits.kl_band": [0.05, 0.2],
         "+sweep.min_free_gib": 8.0,
         "+sweep.clip_decay": 0.999,
         "+sweep.clip_floor": 0.1,
@@ -469,7 +484,11 @@ def test_guards_and_checkpoints_that_were_chosen_reach_the_plug_ins():
     [
         ("guards.stop_on=[KL_HIGH]", "must be among NON_FINITE, "),
         ("+guards.limits.kl_explosions=1", "guards.limits has no 'kl_explosions'"),
-        ("+guards.limits.kl_band=1", "guards.limits has no 'kl_band'"),
+        ("+guards.limits.kl_band=1", r"guards.limits.kl_band must be 2 numbers like \[0.05, 0.15\], got 1"),
+        ("+guards.limits.grad_band=[1.0,0.01]", "grad_band must rise from at least 0"),
+        ("+guards.hardware.idle=1", "guards.hardware: unknown key idle; known: busy_pct"),
+        ("guards.hardware.pcie_pct=170", "guards.hardware.pcie_pct must be at least 0 and at most 100, got 170"),
+        ("+guards.hardware.swings=1.5", "guards.hardware.swings must be a whole number"),
         ("+guards.limits.grad_vanishing_steps=0", "grad_vanishing_steps must be a whole number, at least 1, got 0"),
         ("+guards.limits.critic_steps=0.5", "critic_steps must be a whole number, at least 1, got 0.5; the method's"),
         ("+guards.limits.creep_blocks=1", "creep_blocks must be a whole number, at least 2, got 1"),

@@ -72,6 +72,10 @@ def test_another_format_is_refused(tmp_path: Path, healthy: Path) -> None:
 def test_facts_and_limits_come_from_the_command_line(healthy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(healthy), "--limit", "kl_explosion=0.1", "--limit", "kl_climb=0.05"]) == 1
     assert "KL_EXPLOSION" in capsys.readouterr().out
+    assert main([str(healthy), "--limit", "grad_band=1e-6,2e-6"]) == main([str(healthy)]) == 0
+    assert "band 1e-06 to 2e-06" in capsys.readouterr().out
+    assert main([str(healthy), "--limit", "grad_band=2,1"]) == 2
+    assert main([str(healthy), "--limit", "grad_band=1"]) == main([str(healthy), "--limit", "kl_climb=1,2"]) == 2
     assert main([str(healthy), "--limit", "no_such=1"]) == 2
     assert main([str(healthy), "--limit", "kl_explosion=high"]) == 2
     assert main([str(healthy), "--limit", "explained_variance=-0.5"]) == 0

@@ -34,7 +34,8 @@ NEVER = 1e12
 def test_readings_of_a_gpu_campaign_end_up_in_mlflow_and_its_absent_gpus_are_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plan = to_plan(compose(["model=smollm2-135m", f"runs={tmp_path}", "campaign=a1"]))
+    config = compose(["model=smollm2-135m", f"runs={tmp_path}", "campaign=a1"])
+    plan = to_plan(config)
     folder = Path(plan.folder)
     folder.mkdir(parents=True)
     samplers = {
@@ -47,7 +48,7 @@ def test_readings_of_a_gpu_campaign_end_up_in_mlflow_and_its_absent_gpus_are_sai
     fleet = Fleet(engine, folder_of=lambda t: folder / t.id, classify=lambda log: (None, ""))  # type: ignore[arg-type,return-value]
     monkeypatch.setattr(fleet, "runtime_of", lambda trial_id: "sweep-a")
     stage, trial = plan.stages[0], Trial(plan.base, 1, 3)
-    observers = wiring._observers(plan, store, fleet)
+    observers = wiring._observers(config, plan, store, fleet)
     for observer in observers:
         observer.campaign_started(CampaignInfo("a1", folder, (stage.name,)))
         observer.stage_started(stage)

@@ -131,12 +131,14 @@ def _limits(changes: Sequence[str]) -> Limits:
     values: dict[str, Any] = {}
     for name, text in _pairs(changes, "--limit").items():
         default = getattr(DEFAULT, name, None)
-        if not isinstance(default, int | float):
-            raise ConfigError(f"--limit knows no number called {name}; the names are the fields of sweep.health.limits")
+        if not isinstance(default, int | float | tuple):
+            raise ConfigError(f"--limit knows nothing called {name}; the names are the fields of sweep.health.limits")
+        like = ",".join(map(str, default)) if isinstance(default, tuple) else default
         try:
-            value = float(text)
+            numbers = [float(part) for part in text.strip("[]").split(",")]
         except ValueError as error:
-            raise ConfigError(f"--limit {name} must be a number like {default}, got {text}") from error
+            raise ConfigError(f"--limit {name} must be like {like}, got {text}") from error
+        value = numbers if isinstance(default, tuple) or len(numbers) > 1 else numbers[0]
         if problem := limit_problem(name, value):
             raise ConfigError(f"--limit {name} {problem}")
         values[name] = limit_value(name, value)
@@ -165,7 +167,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--figure", metavar="OUT", help="also draw the curves to OUT.png or OUT.html")
     parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a verl setting of the run")
     parser.add_argument("--unit", action="append", default=[], metavar="METRIC=TEXT", help="the unit of a metric")
-    parser.add_argument("--limit", action="append", default=[], metavar="NAME=VALUE", help="another threshold")
+    parser.add_argument(
+        "--limit", action="append", default=[], metavar="NAME=VALUE", help="another threshold; a pair as LOW,HIGH"
+    )
     parser.add_argument("--gpu-gib", type=float, help="memory of one GPU, to project when creeping memory meets it")
     parser.add_argument("--host-gib", type=float, help="memory of the host, likewise")
     parser.add_argument("--rows", type=count, help="rows of the training data, to tell how long verl runs")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 from sweep.core import verl_keys as keys
 from sweep.core.checkpoint_policy import BEST_GAIN, KEEP_LAST, SAVE_STEPS
@@ -14,6 +15,11 @@ from sweep.core.clip_schedule import FLOOR
 from sweep.core.device_memory import MIN_FREE_GIB
 from sweep.core.within import Within, require
 from sweep.errors import ConfigError
+from sweep.yaml_values import built
+
+if TYPE_CHECKING:
+    from sweep.health.hardware import HardwareLimits
+    from sweep.health.limits import Limits
 
 
 @dataclass
@@ -21,7 +27,8 @@ class GuardsConfig:
     """`guards:`"""
 
     stop_on: list[str] = field(default_factory=list)
-    limits: dict[str, float] = field(default_factory=dict)
+    limits: dict[str, Any] = field(default_factory=dict)
+    hardware: dict[str, Any] = field(default_factory=dict)
     min_free_gib: float = MIN_FREE_GIB
     clip_decay: float | None = None
     clip_floor: float = FLOOR
@@ -64,7 +71,27 @@ def _stop_on() -> Sequence[str]:
     return STOP_ON
 
 
-def _changed_limits(limits: Mapping[str, float]) -> dict[str, float | int]:
+def limits_of(guards: GuardsConfig) -> Limits:
+    """The thresholds of curves, those of `guards.limits` in place of the method's; `settings_of` has checked them."""
+    from dataclasses import replace
+
+    from sweep.health.limits import DEFAULT
+
+    return replace(DEFAULT, **_changed_limits(guards.limits))
+
+
+def hardware_limits_of(guards: GuardsConfig) -> HardwareLimits:
+    """The thresholds of what the GPUs show, those of `guards.hardware` in place of the method's.
+
+    Raises:
+        ConfigError: for a name that there is not, or a value out of its range.
+    """
+    from sweep.health.hardware import HardwareLimits
+
+    return built(HardwareLimits, "guards.hardware", guards.hardware)
+
+
+def _changed_limits(limits: Mapping[str, Any]) -> dict[str, Any]:
     """The limits that are not the method's, in the type that the method's have."""
     from sweep.health.limits import DEFAULT, limit_value
 
@@ -73,17 +100,18 @@ def _changed_limits(limits: Mapping[str, float]) -> dict[str, float | int]:
 
 
 def _check(guards: GuardsConfig, checkpoints: CheckpointsConfig) -> None:
-    from sweep.health.limits import DEFAULT, Limits, limit_problem
+    from sweep.health.limits import Limits, limit_problem
 
     for name in guards.stop_on:
         if name not in _stop_on():
             raise ConfigError(f"guards.stop_on must be among {', '.join(_stop_on())}, got {name!r}")
-    numbers = [f.name for f in fields(Limits) if isinstance(getattr(DEFAULT, f.name), int | float)]
+    known = [f.name for f in fields(Limits)]
     for name, value in guards.limits.items():
-        if name not in numbers:
-            raise ConfigError(f"guards.limits has no {name!r}; there are {', '.join(numbers)}")
+        if name not in known:
+            raise ConfigError(f"guards.limits has no {name!r}; there are {', '.join(known)}")
         if problem := limit_problem(name, value):
             raise ConfigError(f"guards.limits.{name} {problem}")
+    hardware_limits_of(guards)
     share = Within(low=0, high=1, open_low=True)
     require("guards.min_free_gib", guards.min_free_gib, Within(low=0))
     require("checkpoints.save_steps", checkpoints.save_steps, Within(low=1))

@@ -19,6 +19,7 @@ from sweep.core.progress import Record
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, StoreError, SweepError
 from sweep.fleet import Fleet
+from sweep.guard_settings import hardware_limits_of
 from sweep.new_folder import NewFolder
 from sweep.ports import CampaignInfo, Engine, Observer, Store
 from sweep.purse import Purse
@@ -49,7 +50,7 @@ def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
         engine = start_engine(plan, paths)
         with closed_after(engine.close):
             engine.check(_base_trial(plan))
-            return _run(plan, store, engine, folder, screen, paths)
+            return _run(config, plan, store, engine, folder, screen, paths)
     finally:
         folder.drop_unless_begun()  # before anybody else can take the campaign and begin in it
         store.close()
@@ -70,7 +71,13 @@ def price(plan: CampaignPlan) -> str:
 
 
 def _run(
-    plan: CampaignPlan, store: Store, engine: Engine, folder: NewFolder, screen: Screen, paths: dict[str, str]
+    config: CampaignConfig,
+    plan: CampaignPlan,
+    store: Store,
+    engine: Engine,
+    folder: NewFolder,
+    screen: Screen,
+    paths: dict[str, str],
 ) -> bool:
     from sweep.health.doctor import classify
     from sweep.report.failures import failure_lines
@@ -88,7 +95,7 @@ def _run(
         timeouts=plan.timeouts,
         reuse=plan.reuse,
     )
-    observers = _observers(plan, store, fleet)
+    observers = _observers(config, plan, store, fleet)
     campaign = Campaign(
         plan,
         store=store,
@@ -186,7 +193,7 @@ def _engine_settings(plan: CampaignPlan) -> EngineSettings:
     return gpu_engine(inspect(), plan.slots, plan.model.gpus)
 
 
-def _observers(plan: CampaignPlan, store: Store, fleet: Fleet) -> list[Observer]:
+def _observers(config: CampaignConfig, plan: CampaignPlan, store: Store, fleet: Fleet) -> list[Observer]:
     from sweep.adapters.frozen_files import FrozenFiles
     from sweep.adapters.mlflow_tracker import MlflowTracker
     from sweep.report.progress import progress_display
@@ -202,7 +209,8 @@ def _observers(plan: CampaignPlan, store: Store, fleet: Fleet) -> list[Observer]
         def watch() -> HardwareWatch:
             return HardwareWatch(on_cluster(), offer=tracker.system_metrics)
 
-        observers.append(HardwareObserver(watch, runtime_of=fleet.runtime_of))  # its last readings before a run ends
+        limits = hardware_limits_of(config.guards)
+        observers.append(HardwareObserver(watch, runtime_of=fleet.runtime_of, limits=limits))  # reads before a run ends
     return [*observers, tracker, progress_display(store)]
 
 

@@ -19,6 +19,7 @@ from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.progress import Proposal
 from sweep.core.stage import Ladder, LadderRule, Rung, Stage, StageBudget
 from sweep.core.trial import Trial
+from sweep.health.hardware import HardwareLimits
 from sweep.ports import Observer
 from tests.adapters.test_hardware_watch import ScriptedSampler, reading
 
@@ -55,6 +56,14 @@ def test_a_pattern_is_recorded_and_said(tmp_path: Path, stage: Stage, caplog: py
     assert [f["code"] for f in content["findings"]] == ["INPUT_OR_ROLLOUT_BOUND"]
     assert len((tmp_path / TRACE_FILE).read_text().splitlines()) == 6
     assert "utilisation under 30 % with memory full" in caplog.text
+
+
+def test_the_thresholds_are_the_campaigns(tmp_path: Path, stage: Stage) -> None:
+    idle = [reading(100.0 + 2 * i, utilisation_pct=10.0, free_gib=4.0) for i in range(6)]
+    watch = HardwareWatch({"n": ScriptedSampler([], idle)}, interval_seconds=3600.0)
+    observer = HardwareObserver(lambda: watch, clock=lambda: 100.0, limits=HardwareLimits(idle_pct=5.0))
+    play(observer, stage, tmp_path)
+    assert json.loads((tmp_path / FINDINGS_FILE).read_text())["findings"] == []
 
 
 def test_without_gpus_the_record_says_so(tmp_path: Path, stage: Stage) -> None:

@@ -17,7 +17,7 @@ from sweep.core.stage import Stage
 from sweep.core.trial import Trial
 from sweep.core.winner import Score, Winner
 from sweep.health.finding import Finding
-from sweep.health.hardware import HardwareFacts, hardware
+from sweep.health.hardware import DEFAULT, HardwareFacts, HardwareLimits, hardware
 from sweep.ports import CampaignInfo
 from sweep.stats.timing import rollout_share
 
@@ -39,10 +39,12 @@ class HardwareObserver:
         open_watch: Callable[[], HardwareWatch],
         *,
         runtime_of: Callable[[str], str] | None = None,
+        limits: HardwareLimits = DEFAULT,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._open_watch = open_watch
         self._runtime_of = runtime_of
+        self._limits = limits
         self._clock = clock
         self._watch: HardwareWatch | None = None
         self._folders: dict[str, Path] = {}
@@ -73,7 +75,7 @@ class HardwareObserver:
         if self._watch is None or folder is None:
             return
         samples = self._watch.leave(trial.id)
-        found = hardware(samples, facts_of(trial, outcome))
+        found = hardware(samples, facts_of(trial, outcome), self._limits)
         for finding in found:
             log.warning("trial %s, %s: %s; %s", trial.id, finding.metric, finding.seen, finding.advice)
         try:

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Annotated
 
 from sweep.core import verl_keys as keys
+from sweep.core.within import Within
 from sweep.health.code import Code
 from sweep.health.finding import Confidence, Finding, Move, Severity, Way
 
@@ -38,27 +40,30 @@ class GpuSample:
         return None if not self.total_gib or self.free_gib is None else 1 - self.free_gib / self.total_gib
 
 
+PERCENT, SHARE = Within(low=0, high=100), Within(low=0, high=1)
+
+
 @dataclass(frozen=True, slots=True)
 class HardwareLimits:
     """Thresholds of the patterns; percentages are of one sample, shares are of the samples that have the value."""
 
-    idle_pct: float = 30.0
+    idle_pct: Annotated[float, PERCENT] = 30.0
     """Source: S0 section 1.2."""
-    full_share: float = 0.9
+    full_share: Annotated[float, SHARE] = 0.9
     """Memory that counts as full. Ours: the share that vLLM takes at most."""
-    busy_pct: float = 85.0
+    busy_pct: Annotated[float, PERCENT] = 85.0
     """Source: S0 section 1.2."""
-    pcie_pct: float = 70.0
+    pcie_pct: Annotated[float, PERCENT] = 70.0
     """Source: S0 section 1.2."""
-    swing_gib_per_second: float = 2.0
+    swing_gib_per_second: Annotated[float, Within(low=0)] = 2.0
     """Source: S0 section 1.2."""
-    sustained_share: float = 0.6
+    sustained_share: Annotated[float, SHARE] = 0.6
     """Share of samples that is sustained. Ours."""
-    sustained_samples: int = 5
+    sustained_samples: Annotated[int, Within(low=1)] = 5
     """Samples below which nothing is sustained: ten seconds. Ours."""
-    swings: int = 3
+    swings: Annotated[int, Within(low=1)] = 3
     """Swings below which memory was merely taken or freed. Ours."""
-    gen_share: float = 0.5
+    gen_share: Annotated[float, SHARE] = 0.5
     """Share of the step from which generation is looked at first. Ours."""
 
 

@@ -100,6 +100,12 @@ def test_limits_that_can_work_are_let_through(name: str, value: object) -> None:
     PluginSettings.of({"sweep": {"limits": {name: value}}})
 
 
+@pytest.mark.parametrize("value", [[0.2, 0.1], [-0.1, 0.1], [0.1, 0.1]])
+def test_a_band_rises(value: list[float]) -> None:
+    assert codes({f"{keys.LIMITS}.kl_band": value}) == ["OUT_OF_RANGE"]
+    PluginSettings.of({"sweep": {"limits": {"kl_negative": [-0.1, -0.2]}}})  # one number for each unit
+
+
 def test_guards_and_limits_that_do_not_exist_are_named() -> None:
     assert "KL_HIGH" in only("UNKNOWN_OPTION", {keys.STOP_ON: ["KL_HIGH", "NON_FINITE"]}).what
     assert "UNKNOWN_OPTION" not in codes({keys.STOP_ON: list(STOP_ON)})
