@@ -21,6 +21,7 @@ from sweep.health.limits import Limits
 MODELS = sorted(p.stem for p in (ROOT / "conf" / "model").glob("*.yaml"))
 TASKS = sorted(p.stem for p in (ROOT / "conf" / "task").glob("*.yaml"))
 CLUSTERS = sorted(p.stem for p in (ROOT / "conf" / "cluster").glob("*.yaml"))
+SCHEDULES = sorted(p.stem for p in (ROOT / "conf" / "schedule").glob("*.yaml"))
 STAGES = sorted(p.stem for p in (ROOT / "sweeps").glob("*.yaml"))
 
 
@@ -35,6 +36,14 @@ def test_every_model_composes_with_every_task(model: str, task: str):
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_every_cluster_composes_and_a_given_one_is_filled(cluster: str):
     assert to_plan(compose([f"cluster={cluster}"])).slots == (0 if cluster == "ray" else 1)
+
+
+def test_the_learning_rate_is_constant_as_in_verl_or_the_articles_cosine_with_200_steps_of_warm_up():
+    constant, cosine = (to_plan(compose([f"schedule={name}"])).base for name in SCHEDULES)
+    assert constant == to_plan(compose([])).base
+    assert cosine == constant.merged({keys.ACTOR_SCHEDULER: "cosine", keys.ACTOR_WARMUP_STEPS: 200})
+    own = to_plan(compose(["schedule=cosine", f'verl=["{keys.ACTOR_WARMUP_STEPS}=20"]'])).base
+    assert own.get(keys.ACTOR_WARMUP_STEPS) == 20
 
 
 def test_every_file_in_sweeps_is_a_stage_and_the_four_come_in_their_order():
@@ -267,7 +276,7 @@ def test_what_a_stage_measures_is_part_of_what_its_winner_stands_on():
         (['verl=["~algorithm.lam"]'], "plain key=value"),
         (['verl=["a.b=1,2"]'], "plain key=value"),
         (["+budget.dollars=1"], "budget has no key 'dollars'; it has steps, seeds, .*gpu_hours"),
-        (["+dollars=1"], "there is no section 'dollars'; there are campaign, stage, .*model, task, stages"),
+        (["+dollars=1"], "there is no section 'dollars'; there are campaign, stage, .*model, task, schedule, stages"),
         (["seed=-1"], "seed must be at least 0 and at most 4294966293, got -1"),
         (["seed=4294966294"], "seed must be at least 0 and at most 4294966293"),
         (["budget.gpu_hours=nan"], "budget.gpu_hours must be above 0, or null for no limit, got nan"),

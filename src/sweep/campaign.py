@@ -24,6 +24,7 @@ from sweep.core.winner import Score, Winner
 from sweep.errors import EngineError, StageHalted
 from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
 from sweep.giving_up import GivingUp
+from sweep.health_notes import health_notes
 from sweep.ports import Observer, Store
 from sweep.purse import Purse, paid_outcomes
 from sweep.stages import decide
@@ -118,6 +119,7 @@ class Campaign:
         }
         self._take_up_orphans(stage)
         choice = self._search(stage).choice
+        choice = replace(choice, notes=(*choice.notes, *health_notes(stage, self._progress, choice)))
         winner = Winner(
             stage=stage.name,
             choice=choice,

@@ -26,6 +26,7 @@ Running the same command again goes on where it ended.
   stage=minibatch|kl|token_budget|lr_lambda|all   what to tune (all); further stages are files in sweeps/
   model=tiny|smollm2-135m|qwen2.5-0.5b|...        what to train (tiny: generated, runs on a CPU); see conf/model/
   task=arithmetic|gsm8k                           what to train it on; see conf/task/
+  schedule=constant|cosine                        the learning rate over the steps; see conf/schedule/
   cluster=local|ray  cluster.slots=N              where, and how many trials at once
   campaign=NAME                                   everything goes to runs/NAME/ (the model's name)
   earlier=NAME                                    another campaign, whose finished trials count here where equal

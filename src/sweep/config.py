@@ -165,6 +165,7 @@ def _base(config: CampaignConfig) -> Overrides:
             *settings_of(config.guards, config.checkpoints),
             *parse_settings(config.model.verl, "model.verl"),
             *parse_settings(config.task.verl, "task.verl"),
+            *parse_settings(config.schedule.verl, "schedule.verl"),
             *parse_settings(config.verl, "verl"),
         ]
     )

@@ -77,6 +77,14 @@ class TaskConfig:
 
 
 @dataclass
+class ScheduleConfig:
+    """`conf/schedule/`: the learning rate over the steps"""
+
+    name: str = "constant"
+    verl: list[str] = field(default_factory=list)
+
+
+@dataclass
 class CampaignConfig:
     """`conf/config.yaml`"""
 
@@ -98,4 +106,5 @@ class CampaignConfig:
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     stages: dict[str, Any] = field(default_factory=dict)

@@ -49,7 +49,7 @@ class PluginSettings:
         if "stop_on" in given:
             given["stop_on"] = tuple(given["stop_on"])
         if "limits" in given:
-            given["limits"] = _limits(given["limits"])
+            given["limits"] = limits_from(given["limits"])
         return cls(**given)
 
     @property
@@ -73,8 +73,12 @@ LIMITS = tuple(f.name for f in fields(Limits))
 """All that `limits` in it may say."""
 
 
-def _limits(changes: Mapping[str, Any]) -> Limits:
-    """The method's limits with these in their place."""
+def limits_from(changes: Mapping[str, Any]) -> Limits:
+    """The method's limits with these in their place.
+
+    Raises:
+        ValueError: for a limit that does not exist or cannot have its value.
+    """
     for name, value in changes.items():
         if name not in LIMITS:
             raise ValueError(f"no limit is called sweep.limits.{name}; see sweep.health.limits")

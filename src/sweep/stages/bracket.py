@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from sweep.core import verl_keys as keys
 from sweep.core.decision import Decision, Freeze, Halt, Launch, Wait
@@ -29,7 +30,7 @@ from sweep.stages.arms import BASELINE, Arm, Measured, interleaved, measure, roo
 from sweep.stages.axis import Axis, short
 from sweep.stages.evidence import no_gain
 from sweep.stages.objective import UNKNOWN_ORIGIN, Origin
-from sweep.stages.remarks import remarks
+from sweep.stages.remarks import remarks, unsteady
 from sweep.stats.bracket import TIE_DIGITS, Probe, Settled, advance
 from sweep.stats.efficiency import pooled_spread, ratio
 from sweep.stats.verdict import Comparison, Verdict, compare
@@ -270,7 +271,10 @@ def _time(desk: _Desk, base: Measured) -> tuple[str, ...]:
 
 
 def _remarks(desk: _Desk, base: Measured, walks: list[Walked]) -> tuple[str, ...]:
-    return remarks(desk.stage, desk.progress, base, walks[-1].best, [v for w in walks for v in w.values])
+    said = remarks(desk.stage, desk.progress, base, walks[-1].best, [v for w in walks for v in w.values])
+    before_lam = pairwise(zip(desk.stage.knobs, walks, strict=True))
+    rates = [w.best for (knob, w), (after, _) in before_lam if (knob.key, after.key) == (keys.ACTOR_LR, keys.LAM)]
+    return (*said, *(note for best in rates for note in unsteady(best)))
 
 
 def _described(desk: _Desk, knob: Knob, measured: Measured) -> str:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
+from sweep.core import verl_keys as keys
 from sweep.core.decision import Decision, Freeze, Halt, Launch, Wait
 from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.progress import Progress
@@ -20,7 +22,7 @@ from sweep.core.winner import Choice, Score
 from sweep.stages.against import against
 from sweep.stages.arms import Arm, Measured, measure, room
 from sweep.stages.objective import GEN_SECONDS
-from sweep.stages.remarks import remarks
+from sweep.stages.remarks import remarks, unsteady
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +227,16 @@ def _freeze(stage: Stage, progress: Progress, walked: list[Walked]) -> Decision:
                 *(n for w in walked for n in w.notes),
                 *_slower_generation(walked[0].start, last.best),
                 *remarks(stage, progress, walked[0].start, last.best, [m for w in walked for _, m in w.rungs]),
+                *_before_lam(stage, walked),
             ),
             ratio=against(stage, last.best, walked[0].start),
         )
     )
+
+
+def _before_lam(stage: Stage, walked: list[Walked]) -> Iterable[str]:
+    """Of the ladder that lam's stands on, if that climbed the learning rate."""
+    assert isinstance(stage.rule, LadderRule)
+    for (before, found), (after, _) in pairwise(zip(stage.rule.ladders, walked, strict=True)):
+        if keys.ACTOR_LR in before.rungs[0].settings and keys.LAM in after.rungs[0].settings:
+            yield from unsteady(found.best)

@@ -32,6 +32,17 @@ def remarks(
     return tuple(dict.fromkeys(found))
 
 
+def unsteady(best: Measured) -> Iterator[str]:
+    """Where a learning rate that was walked first still makes the reward swing: S0 goes on to lam once it is smooth."""
+    period = hidden_oscillation(best.finished[0].curve.score) if best.finished else None
+    if period is not None and period.found:
+        yield (
+            f"the reward still swings every {period.period_steps:.0f} steps by {period.amplitude:.3g} at the learning "
+            f"rate that {keys.LAM} was walked with: S0 section 2.4 tunes it until the reward is smooth; lower it and "
+            "run the stage again"
+        )
+
+
 def _noise(best: Measured) -> Iterator[str]:
     """Which of S0's two cases the task is: lam 0.95 for a noisy reward, 0.99 for a quiet one."""
     seen = reward_noise(best.finished[0].curve.score) if best.finished else None
