@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -358,6 +359,11 @@ def test_a_missing_upstream_winner_names_the_command_that_makes_it():
     plan = to_plan(compose(["stage=kl", "campaign=empty"]))
     assert "python -m sweep stage=minibatch campaign=empty" in missing_upstream(plan, {})
     assert missing_upstream(plan, {"minibatch": object()}) == ""
+    typed = replace(plan, asked=("stage=kl", "engine=rehearsal", "campaign=empty", "plan=true", "runs=/tmp/my runs"))
+    assert (
+        "run python -m sweep stage=minibatch campaign=empty engine=rehearsal 'runs=/tmp/my runs' first"
+        in missing_upstream(typed, {})
+    )
     assert missing_upstream(to_plan(compose(["stage=all"])), {}) == ""
 
 

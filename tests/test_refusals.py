@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweep.adapters.optuna_store import OptunaStore
+from sweep.cli import CONFIGURATION, DONE, run
 from sweep.config import compose, to_plan
 from sweep.core.plan import CampaignPlan
 from sweep.errors import ConfigError
@@ -46,3 +47,23 @@ def test_an_earlier_campaign_without_a_file_or_without_a_stage_in_it_is_refused(
         refuse_bad_request(plan)
     held(plan.earlier_url, "other")
     refuse_bad_request(plan)
+
+
+def test_trials_of_another_engine_are_refused_in_the_campaign_and_as_an_earlier_one(tmp_path: Path) -> None:
+    rehearsed = planned(tmp_path, "campaign=other")
+    store = OptunaStore.open(rehearsed.storage_url, "other", engine="rehearsal")
+    store.intend(kl, proposal(), trial())
+    store.close()
+    refuse_bad_request(rehearsed)
+    with pytest.raises(ConfigError, match=r"campaign other was run with engine=rehearsal, .* choose another campaign="):
+        refuse_bad_request(planned(tmp_path, "campaign=other", "engine=verl"))
+    refuse_bad_request(planned(tmp_path, "earlier=other"))
+    with pytest.raises(ConfigError, match=r"campaign other was run with engine=rehearsal, .* leave earlier out"):
+        refuse_bad_request(planned(tmp_path, "earlier=other", "engine=verl"))
+
+
+def test_a_rehearsed_campaign_is_neither_priced_nor_run_as_a_real_one(tmp_path: Path) -> None:
+    asked = ["engine=rehearsal", "stage=minibatch", "budget.steps=8", "campaign=a", f"runs={tmp_path}"]
+    assert run(asked) == DONE
+    assert run([*asked, "plan=true"]) == DONE
+    assert run([*asked[1:], "plan=true"]) == run(asked[1:]) == CONFIGURATION

@@ -10,6 +10,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import NoReturn
 
@@ -121,7 +122,7 @@ def _campaign(overrides: Sequence[str], *, only_print: bool) -> int:
     from sweep.report.progress import say
 
     config = compose(overrides)
-    plan = to_plan(config)
+    plan = replace(to_plan(config), asked=tuple(overrides))
     if only_print:
         import yaml
 

@@ -279,6 +279,6 @@ def missing_upstream(plan: CampaignPlan, frozen: Mapping[str, object]) -> str:
             if upstream not in frozen and upstream not in plan.wanted:
                 return (
                     f"stage {name} needs the winner of {upstream}, but campaign {plan.name} has none; "
-                    f"run python -m sweep stage={upstream} campaign={plan.name} first"
+                    f"run {plan.command('sweep', f'stage={upstream}')} first"
                 )
     return ""

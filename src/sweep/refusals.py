@@ -28,15 +28,29 @@ def refuse_without_gpu(plan: CampaignPlan) -> None:
 
 
 def refuse_bad_request(plan: CampaignPlan) -> None:
-    """Raises: ConfigError: if an earlier campaign or a sampler does not exist, or a range cannot be searched."""
+    """Raises: ConfigError: if an earlier campaign or a sampler does not exist, a range cannot be searched, or trials of
+    another engine would count."""
     from sweep.adapters.search_space import distributions, sampler
 
     if plan.earlier is not None:
         _refuse_unknown(plan.earlier, plan.earlier_url)
+        _refuse_other_engine(plan, plan.earlier, plan.earlier_url, "leave earlier out, or name another one")
+    _refuse_other_engine(plan, plan.name, plan.storage_url, "choose another campaign=NAME")
     for stage in (plan.stage(name) for name in plan.wanted):
         if isinstance(stage.rule, SearchRule):
             distributions(stage)
             sampler(stage, stage.rule, plan.seeds[0])
+
+
+def _refuse_other_engine(plan: CampaignPlan, campaign: str, url: str, way_out: str) -> None:
+    """Raises: ConfigError: if the campaign ran on another engine: simulated trials are no evidence for real ones."""
+    from sweep.adapters.optuna_store import engine_of
+
+    engine = None if missing_file(url) else engine_of(url, campaign)
+    if engine not in (None, plan.engine):
+        raise ConfigError(
+            f"campaign {campaign} was run with engine={engine}, which does not mix with engine={plan.engine}; {way_out}"
+        )
 
 
 def _refuse_unknown(earlier: str, url: str) -> None:

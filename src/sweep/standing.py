@@ -47,5 +47,5 @@ def refuse_stale(plan: CampaignPlan, frozen: Winner, winners: Mapping[str, Winne
     if what := plan.stale_because(frozen, winners):
         raise ConfigError(
             f"stage {frozen.stage} is frozen, but what it stands on has changed: {what}; set it back, choose another "
-            f"campaign=NAME, or unfreeze it: python -m sweep.freeze unfreeze {frozen.stage} campaign={plan.name}"
+            f"campaign=NAME, or unfreeze it: {plan.command('sweep.freeze', 'unfreeze', frozen.stage)}"
         )

@@ -139,7 +139,7 @@ def _store(plan: CampaignPlan) -> Store:
     earlier = None
     if plan.earlier is not None:
         earlier = OptunaStore.open(plan.earlier_url, plan.earlier, driver=False)
-    return OptunaStore.open(plan.storage_url, plan.name, seed=plan.seeds[0], earlier=earlier)
+    return OptunaStore.open(plan.storage_url, plan.name, seed=plan.seeds[0], earlier=earlier, engine=plan.engine)
 
 
 def start_engine(plan: CampaignPlan, paths: dict[str, str]) -> Engine:

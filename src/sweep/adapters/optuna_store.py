@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+ENGINE = "engine"
+"""The study attribute that says which engine its trials run on."""
+
 
 def campaigns(url: str) -> tuple[str, ...]:
     """The names of the campaigns that have begun a stage in this storage.
@@ -38,6 +41,21 @@ def campaigns(url: str) -> tuple[str, ...]:
         return tuple(sorted({campaign for campaign, _ in _studies(storage)}))
     finally:
         storage.remove_session()
+
+
+def engine_of(url: str, campaign: str) -> str | None:
+    """The engine that the campaign's trials run on; None if it has begun no stage in this storage.
+
+    Raises:
+        StoreError: if the storage cannot be opened.
+    """
+    storage = open_storage(url)
+    try:
+        studies = patiently(storage.get_all_studies, "list the studies")
+    finally:
+        storage.remove_session()
+    own = [study for study in studies if study.study_name.startswith(f"{campaign}/")]
+    return next((str(study.user_attrs[ENGINE]) for study in own if ENGINE in study.user_attrs), None)
 
 
 def _studies(storage: BaseStorage, patience_seconds: float = PATIENCE_SECONDS) -> list[tuple[str, str]]:
@@ -58,9 +76,10 @@ class OptunaStore:
         lease: Lease | None,
         patience_seconds: float,
         earlier: OptunaStore | None = None,
+        engine: str = "",
     ) -> None:
         self._storage, self._campaign, self._seed, self._lease = storage, campaign, seed, lease
-        self._earlier = earlier
+        self._earlier, self._engine = earlier, engine
         self._patience_seconds = patience_seconds
         self._shelves: dict[str, Shelf] = {}
         self._checked: dict[str, Stage] = {}
@@ -78,10 +97,11 @@ class OptunaStore:
         patience_seconds: float = PATIENCE_SECONDS,
         driver: bool = True,
         earlier: OptunaStore | None = None,
+        engine: str = "",
     ) -> OptunaStore:
         """The campaign's store; as `driver` it holds the campaign's lease until `close`, otherwise it only reads.
 
-        Finished trials of the `earlier` campaign are found here as well.
+        Finished trials of the `earlier` campaign are found here as well. A driver's stages are marked with its `engine`.
 
         Raises:
             StoreError: if the storage cannot be opened or another driver holds the campaign.
@@ -90,7 +110,7 @@ class OptunaStore:
             log.warning("%s", risk)
         lease = Lease.take(url, campaign) if driver else None
         try:
-            return cls(open_storage(url), campaign, seed, lease, patience_seconds, earlier)
+            return cls(open_storage(url), campaign, seed, lease, patience_seconds, earlier, engine)
         except BaseException:
             if lease is not None:
                 lease.release()
@@ -239,6 +259,8 @@ class OptunaStore:
     def _open_shelf(self, stage_name: str) -> Shelf:
         log = StudyLog(self._storage, f"{self._campaign}/{stage_name}", self._patience_seconds)
         shelf = self._shelves[stage_name] = Shelf(stage_name, log, driver=self._lease is not None)
+        if self._lease is not None and self._engine and ENGINE not in shelf.attributes:
+            shelf.set_attribute(ENGINE, self._engine)
         return shelf
 
     def _writable(self, stage: Stage) -> Shelf:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sweep.core.command import command
 from sweep.core.overrides import NOTHING, Overrides, content_hash
 from sweep.core.stage import ConfirmRule, Stage
 from sweep.core.trial import Measure
@@ -53,6 +54,8 @@ class CampaignPlan:
 
     `save_steps`: steps between checkpoints of the long run that the campaign ends with.
 
+    `asked` are the settings as typed, for commands that messages advise.
+
     `base` holds the verl settings of model, task and user; the engine adds what makes verl run where it runs.
     """
 
@@ -76,6 +79,11 @@ class CampaignPlan:
     earlier_url: str = ""
     tracking_uri: str = ""
     configuration: Mapping[str, object] = field(default_factory=dict)
+    asked: tuple[str, ...] = ()
+
+    def command(self, program: str, *words: str) -> str:
+        """The user's own command line turned into another one on the same campaign, to be pasted into a shell."""
+        return command(program, *words, f"campaign={self.name}", asked=self.asked, leave_out=("stage", "plan"))
 
     def stage(self, name: str) -> Stage:
         """The stage of this name."""
