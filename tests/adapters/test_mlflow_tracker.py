@@ -6,16 +6,19 @@ import json
 import logging
 import math
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from mlflow.entities import Run
 
+from sweep.adapters import mlflow_connection
 from sweep.adapters.lease import Holder
-from sweep.adapters.mlflow_connection import connect, owner_of
+from sweep.adapters.mlflow_connection import _explained, connect, owner_of
 from sweep.adapters.mlflow_runs import RunTree
 from sweep.adapters.mlflow_tracker import MlflowTracker
 from sweep.adapters.mlflow_writer import MlflowWriter
@@ -348,3 +351,39 @@ def test_the_mark_of_a_campaign_is_made_once_and_anew_where_a_driver_died_while_
     (tmp_path / ".tracking-owner").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match=r"tracking-owner cannot be read: .*; remove it"):
         owner_of(tmp_path)
+
+
+def test_tables_whose_making_was_cut_off_are_made_anew(tmp_path: Path) -> None:
+    """As kill -9 leaves them: a table that a migration was about to rename, and one that it had made."""
+    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as database:
+        database.executescript("CREATE TABLE _alembic_tmp_experiments (a); CREATE TABLE logged_models (a);")
+    mark = tmp_path / ".mlflow.db.unfinished"
+    mark.touch()
+    client, experiment_id = connect("", "a1", tmp_path)
+    assert client.get_experiment(experiment_id).name == "a1"
+    assert not mark.exists()
+
+
+def test_the_mark_of_unfinished_tables_stays_where_their_making_ends_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(mlflow_connection, "_experiment", killed)
+    with pytest.raises(KeyboardInterrupt):
+        connect("", "a1", tmp_path)
+    assert (tmp_path / ".mlflow.db.unfinished").exists()
+
+
+def test_a_file_that_mlflow_cannot_use_is_to_be_moved_away_and_a_full_disk_to_be_cleared() -> None:
+    def fails(message: str) -> str:
+        def action() -> None:
+            raise ValueError(message)
+
+        with pytest.raises(ConfigError) as refused:
+            _explained("sqlite:////x/mlflow.db", action)
+        return str(refused.value)
+
+    assert "move mlflow.db away" in fails("Detected out-of-date database schema")
+    assert "make room" in fails("database or disk is full")

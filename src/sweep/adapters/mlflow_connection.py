@@ -7,12 +7,13 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from sweep.adapters.redaction import redacted
-from sweep.adapters.storage import open_engine, table_maker_alone, with_driver
+from sweep.adapters.storage import open_engine, sqlite_path, table_maker_alone, with_driver
 from sweep.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -54,12 +55,34 @@ def connect(tracking_uri: str, campaign: str, folder: Path) -> tuple[MlflowClien
         os.environ.setdefault(name, value)
     try:
         if re.match(r"(sqlite|postgresql|mysql|mssql)\b", uri):
-            open_engine(uri).dispose()  # MLflow itself would retry for minutes
+            path = sqlite_path(uri)
+            if path is not None and path.resolve() == (folder / "mlflow.db").resolve():
+                with table_maker_alone(uri), _made_whole(path):
+                    open_engine(uri).dispose()  # MLflow itself would retry for minutes
+                    return _explained(uri, lambda: _experiment(uri, campaign, folder))
+            open_engine(uri).dispose()
             with table_maker_alone(uri):
                 return _explained(uri, lambda: _experiment(uri, campaign, folder))
         return _explained(uri, lambda: _experiment(uri, campaign, folder))
     except StoreError as error:
         raise ConfigError(f"tracking: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"tracking: cannot write {folder}: {error.strerror}; make room for it") from None
+
+
+@contextmanager
+def _made_whole(path: Path) -> Iterator[None]:
+    """Tables that are being made in the file have a mark beside them until they are done: with the mark still there
+    the maker died over them, no run was logged yet, and they are made anew. Call it with no other maker at work.
+    """
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    if unfinished.exists():
+        for end in ("", "-wal", "-shm", "-journal"):
+            path.with_name(path.name + end).unlink(missing_ok=True)
+    if not path.exists():
+        unfinished.touch()
+    yield
+    unfinished.unlink(missing_ok=True)
 
 
 def owner_of(folder: Path) -> str:
@@ -118,9 +141,19 @@ def _explained(uri: str, action: Callable[[], Result]) -> Result:
                 why = (str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__])[0]
                 refused = re.search(UNREACHED, why)
                 why = refused.group(1) if refused else why
+                shown = why.replace(uri, redacted(uri))
                 raise ConfigError(
-                    f"tracking {redacted(uri)} cannot be reached: {why.replace(uri, redacted(uri))}; start that "
-                    "server, or leave tracking out to use a file in the campaign's folder"
+                    f"tracking {redacted(uri)} cannot be reached: {shown}; {_way_out(uri, why)}"
                 ) from None
         time.sleep(1.0)
     raise AssertionError("the last try returns or raises")
+
+
+def _way_out(uri: str, why: str) -> str:
+    """What would work, for a file and for a server."""
+    path = sqlite_path(uri) if uri.startswith("sqlite") else None
+    if path is None:
+        return "start that server, or leave tracking out to use a file in the campaign's folder"
+    if re.search(r"\bfull\b", why):
+        return "make room for it and run the same command again"
+    return f"move {path.name} away to begin a new one: the trial storage has every trial"

@@ -101,7 +101,7 @@ class OptunaStore:
     ) -> OptunaStore:
         """The campaign's store; as `driver` it holds the campaign's lease until `close`, otherwise it only reads.
 
-        Finished trials of the `earlier` campaign are found here as well. A driver's stages are marked with its `engine`.
+        Finished trials of the `earlier` campaign are found here as well. A driver marks its stages with its `engine`.
 
         Raises:
             StoreError: if the storage cannot be opened or another driver holds the campaign.
