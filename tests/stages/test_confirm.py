@@ -203,3 +203,37 @@ def test_a_configuration_beside_that_is_the_base_itself_is_not_run_twice():
         gain = 0.6 if p.settings == FOUND else 0.3
         records += (Record(Trial(overrides, seed, 40), p.settings, p.requested, p.note, line(gain, 2.0)),)
     assert isinstance(decide(beside, Progress(BASE, records, SEEDS[:2], found=FOUND)), Freeze)
+
+
+def curve(scores, seconds=2.0):
+    return replace_scores(line(0.4, seconds), tuple(scores))
+
+
+def replace_scores(finished, scores):
+    return replace(finished, curve=replace(finished.curve, score=scores))
+
+
+def test_the_row_has_the_sign_of_the_sentence_where_the_arms_seem_to_begin_apart():
+    """The winner is above the base from the first step on: scored from a start of its own it would look worse."""
+
+    def answer(winner, seed):
+        wave = 0.002 * (seed % 3)
+        rise = [0.5 + 0.3 * i / 39 if winner else 0.1 + 0.5 * i / 39 for i in range(40)]
+        return curve([v + wave for v in rise])
+
+    choice = confirmed(answer)[0].choice
+    assert choice.ratio.value > 1
+    assert choice.score.value > choice.baseline_score.value > 0
+
+
+def test_a_winner_that_gained_nothing_on_any_new_seed_is_given_up():
+    """Its height above the common start scatters from seed to seed, which makes the interval as wide as one likes."""
+
+    def answer(winner, seed):
+        lift = {1001: 0.0, 1002: 0.3}[seed] if winner else 0.0
+        return curve([0.1 + lift - 0.0001 * i if winner else 0.1 + 0.5 * i / 39 for i in range(40)])
+
+    decision = confirmed(answer, seeds=SEEDS[:2])[0]
+    assert decision.choice.settings == NOTHING
+    assert "worse than the base, which is kept" in decision.choice.reason
+    assert "the winner gained nothing on any new seed, the base on all" in decision.choice.notes

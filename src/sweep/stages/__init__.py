@@ -53,14 +53,15 @@ def _by_rule(stage: Stage, progress: Progress) -> Decision:
 def score(stage: Stage, finished: Finished, baselines: Iterable[Record], seeds: Sequence[int]) -> Score:
     """The trial's score as the stage's own rule reads it beside the stage's baselines so far.
 
-    A bracket lets every trial begin where its baselines do; until one has finished a trial has its own start and pace.
+    A bracket and a confirmation let every trial begin where their baselines do; until one has finished a trial has its
+    own start and pace. At its end a confirmation takes in where the winner's runs begin.
     """
     if isinstance(stage.rule, BracketRule):
         return objective.score(stage, finished, bracket.origin(stage, stage.rule, baselines, seeds))
     own = seeds[: stage.budget.seeds]
-    return objective.score(
-        stage, finished, objective.pace_of(stage, [r.finished for r in baselines if r.trial.seed in own and r.finished])
-    )
+    known = [r.finished for r in baselines if r.trial.seed in own and r.finished]
+    origin = objective.origin_of if isinstance(stage.rule, ConfirmRule) else objective.pace_of
+    return objective.score(stage, finished, origin(stage, known))
 
 
 __all__ = ["decide", "score"]

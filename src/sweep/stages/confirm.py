@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 from sweep.core.decision import Decision, Freeze, Halt, Launch, Wait
 from sweep.core.overrides import NOTHING
@@ -24,6 +25,7 @@ from sweep.stages.against import leaning, printed
 from sweep.stages.arms import BASELINE, Arm, Measured, interleaved, measure, paired
 from sweep.stages.evidence import comparison, spread
 from sweep.stats.efficiency import PRIOR_CV, combined, efficiency
+from sweep.stats.gain import gain_of
 from sweep.stats.verdict import Comparison, Verdict
 
 UNCHANGED = "no stage changed anything: there is nothing to confirm"
@@ -41,7 +43,7 @@ def decide(stage: Stage, rule: ConfirmRule, progress: Progress) -> Decision:
     if len(measured) < len(sides):
         wanted = [p for side in sides if isinstance(side, Launch) for p in side.proposals]
         return Launch(interleaved(wanted, progress)) if wanted else Wait()
-    base, *others = measured
+    base, *others = _from_one_start(stage, progress, measured, compared=1 + len(winner))
     if not base.finished:
         return Halt(f"the baseline did not finish on any new seed: {'; '.join(base.died)}")
     if not changed:
@@ -50,12 +52,29 @@ def decide(stage: Stage, rule: ConfirmRule, progress: Progress) -> Decision:
     return _freeze(stage, progress, base, others[0], others[1:])
 
 
+def _from_one_start(stage: Stage, progress: Progress, sides: list[Measured], compared: int) -> list[Measured]:
+    """The arms scored from the start that those compared first have in common, as their ratio has it."""
+    together = objective.origin_of(stage, [f for side in sides[:compared] for f in side.finished])
+    origin = replace(together, step_seconds=objective.pace_of(stage, sides[0].finished).step_seconds)
+    again = [measure(stage, progress, side.arm, len(progress.seeds), origin) for side in sides]
+    return [side for side in again if isinstance(side, Measured)]
+
+
+def _gained_nothing(stage: Stage, own: Measured, base: Measured) -> bool:
+    """Whether no run of the winner gained above its own start on any seed, while every one of the base did."""
+    gains = [[gain_of(objective.gain(stage))(f.curve.score, None) for f in runs] for runs in paired(own, base)]
+    known = bool(gains[0]) and all(g.known for side in gains for g in side)
+    return known and all(g.value <= 0 for g in gains[0]) and all(g.value > 0 for g in gains[1])
+
+
 def _freeze(stage: Stage, progress: Progress, base: Measured, own: Measured, others: list[Measured]) -> Freeze:
     ids = _ids((base, own, *others))
     if not own.finished:
         why = f"the winner did not finish on any new seed, the base is kept: {'; '.join(own.died)}"
         return Freeze(Choice(NOTHING, NOTHING, base.score, base.score, ids, why))
     seen = comparison(stage, own, base, replicates=progress.replicates)
+    if _gained_nothing(stage, own, base):
+        seen = replace(seen, verdict=Verdict.WORSE, reason="the winner gained nothing on any new seed, the base on all")
     lost = seen.verdict is Verdict.WORSE
     ratio = _ratio(stage, progress, base, own)
     text = f"{_looked(stage, progress)}{_said(seen, ratio, len(progress.seeds))}"
