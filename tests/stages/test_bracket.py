@@ -288,3 +288,14 @@ def test_a_winner_below_a_baseline_that_is_no_value_of_the_walk_says_so():
     assert played.choice.settings.get(keys.KL_TYPE) == "band"
     assert "all of which the stage gives its fixed settings" in played.choice.reason
     assert "peak of the parabola through all" not in played.choice.reason
+
+
+@pytest.mark.parametrize(("best", "kept"), [(2e-5, True), (1e-6, False)])
+def test_a_value_held_outside_the_range_stays_unless_the_peak_of_the_walk_beats_it(best, kept):
+    base = BASE.merged({keys.ACTOR_LR: 2e-5})
+    stage = replace(lr_lam(), knobs=(Knob(keys.ACTOR_LR, 5e-7, 5e-6, log=True),), objective="reward_per_second")
+    choice = play(stage, base, peaked(keys.ACTOR_LR, best)).choice
+    assert (choice.settings == NOTHING) is kept
+    assert "lr 2e-05 lies outside 5e-07 to 5e-06" in choice.notes
+    assert "fixed settings" not in choice.reason
+    assert choice.score.value >= choice.baseline_score.value

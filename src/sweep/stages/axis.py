@@ -77,6 +77,19 @@ class Axis:
         return Arm(settings, self.held.requested.merged(asked), f"{short(self.knob)} {value:g}")
 
     @property
+    def comparable(self) -> bool:
+        """Whether the held arm differs from the values of the walk by the knob alone."""
+        return self._fixed_already
+
+    @property
+    def outside(self) -> str:
+        """That the held value lies outside the range, in words; empty if it does not, or is not stated."""
+        standing = self._standing
+        if standing is None or self._is_at_start(standing):
+            return ""
+        return f"{short(self.knob)} {standing:g} lies outside {self.knob.low:g} to {self.knob.high:g}"
+
+    @property
     def _fixed_already(self) -> bool:
         here = self.base.merged(self.held.settings)
         return not here.difference(here.merged(self.stage.fixed))

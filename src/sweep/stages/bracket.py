@@ -127,7 +127,7 @@ def _ended(
     if not isinstance(before, Measured):
         return before
     values = tuple(seen[x] for x in sorted(seen))
-    notes = [_described(desk, axis.knob, m) for m in values]
+    notes = [*([axis.outside] if axis.outside else []), *(_described(desk, axis.knob, m) for m in values)]
     if spent:
         most = desk.stage.budget.most_trials
         notes.append(f"the budget of {most} trials is spent: {short(axis.knob)} is walked no further")
@@ -137,9 +137,21 @@ def _ended(
     if not best.feasible:
         notes.append(f"no value of {short(axis.knob)} can win: {desk.shown(axis.knob, before)} stays")
         return Walked(before, before, values, tuple(notes))
+    if _beaten_from_outside(axis, before, best, values):
+        notes.append(
+            f"{desk.shown(axis.knob, before)} is no value of this walk and stays: it scored {before.score.value:.5g} "
+            f"against {best.score.value:.5g} of {desk.shown(axis.knob, best)}"
+        )
+        return Walked(before, before, values, tuple(notes))
     walked = Walked(before, best, values, (*notes, f"settled at {desk.shown(axis.knob, best)}: {found.reason}"))
     proven = not desk.rule.prove or best.arm.settings == axis.held.settings
     return walked if proven else _proved(desk, walked)
+
+
+def _beaten_from_outside(axis: Axis, before: Measured, best: Measured, values: Sequence[Measured]) -> bool:
+    """Whether the held arm, by its value no part of the walk, scored more than the walk's peak."""
+    walked = any(v.arm.settings == before.arm.settings for v in values)
+    return axis.comparable and not walked and before.feasible and before.score.value > best.score.value
 
 
 def _next(axis: Axis, rule: BracketRule, seen: dict[float, Measured], most: int | None = None) -> Probe | Settled:
