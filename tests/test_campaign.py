@@ -86,7 +86,7 @@ class Bench:
             reuse=self.reuse,
         )
         self.purse = Purse(self.gpu_hours, clock=clock)
-        campaign = Campaign(
+        campaign = self.campaign = Campaign(
             self.plan,
             store=self.store,
             fleet=fleet,

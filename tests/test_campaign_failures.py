@@ -142,6 +142,9 @@ def test_a_rung_above_one_that_ran_out_of_memory_is_recorded_without_a_runtime(t
     assert by_tokens[1024].failure_class is FailureClass.OOM_GPU
     assert by_tokens[2048].failure_class is FailureClass.INFEASIBLE_CONFIG and "gpu memory" in by_tokens[2048].message
     assert all(tokens(t) < 2048 for e in bench.engines for r in e.started for t in r.given)
+    bench.run()  # with every wanted stage frozen, what ran out of memory in them is still known
+    largest = next(r.trial for r in bench.store.records(bench.plan.stage("token_budget")) if tokens(r.trial) == 2048)
+    assert bench.campaign._memory.rules_out(largest) is not None
 
 
 OWN_OBJECTIVE = (

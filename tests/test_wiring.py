@@ -10,6 +10,7 @@ from sweep import wiring
 from sweep.adapters import gpu_nodes
 from sweep.adapters.optuna_store import OptunaStore
 from sweep.config import compose, to_plan
+from sweep.core import verl_keys as keys
 from sweep.core.curve import Curve
 from sweep.core.outcome import Finished
 from sweep.core.overrides import NOTHING
@@ -18,6 +19,7 @@ from sweep.core.trial import Trial
 from sweep.engines.rehearsal.engine import RehearsalEngine
 from sweep.engines.verl.engine import VerlEngine
 from sweep.engines.verl.environment import Machine, cpu_engine, gpu_engine
+from sweep.engines.verl.screening import Examined
 from sweep.errors import BudgetSpent, ConfigError, EngineError
 from sweep.fleet import Fleet
 from sweep.ports import CampaignInfo
@@ -155,3 +157,37 @@ def test_a_refused_driver_removes_its_folder_while_it_holds_the_campaign_and_not
     with pytest.raises(ConfigError, match="too small"):
         rehearse(tmp_path)
     assert (folder / "optuna.db").exists()
+
+
+def examined_plan(*overrides: str):  # type: ignore[no-untyped-def]
+    return to_plan(compose(["model=tiny", *overrides]))
+
+
+class Nothing:
+    """A store of a campaign that has frozen nothing, or those."""
+
+    def __init__(self, *frozen: object) -> None:
+        self._frozen = frozen
+
+    def winners(self) -> tuple[object, ...]:
+        return self._frozen
+
+
+def test_a_stage_of_which_no_candidate_can_run_is_refused_before_anything_starts() -> None:
+    def examined(trial: Trial, swept: frozenset[str]) -> Examined:
+        return Examined("no KL term is on" if "algorithm.kl_ctrl.kl_coef" in swept else "")
+
+    with pytest.raises(ConfigError, match="stage kl has no candidate that verl can run: no KL term is on"):
+        wiring._refuse_impossible(examined_plan(), Nothing(), examined)  # type: ignore[arg-type]
+    wiring._refuse_impossible(examined_plan("stage=minibatch"), Nothing(), examined)  # type: ignore[arg-type]
+
+
+def test_one_candidate_that_can_run_is_enough_and_warnings_are_those_of_the_base() -> None:
+    plan = examined_plan()
+    largest = max(int(r.settings.get(keys.MAX_SEQS)) for r in plan.stage("token_budget").rule.ladders[0].rungs)  # type: ignore[union-attr,arg-type]
+
+    def examined(trial: Trial, swept: frozenset[str]) -> Examined:
+        too_small = keys.MAX_SEQS in swept and trial.overrides.get(keys.MAX_SEQS) != largest
+        return Examined("too small" if too_small else "", () if swept else ("seldom wise",))
+
+    assert wiring._refuse_impossible(plan, Nothing(), examined) == ("warning: seldom wise",)  # type: ignore[arg-type]

@@ -97,6 +97,8 @@ class Campaign:
             BudgetSpent: if the campaign may not spend more; what finished is kept.
         """
         self._purse.fill(paid_outcomes(self._plan, self._store))
+        for record in (r for stage in self._plan.stages for r in self._store.records(stage)):
+            self._memory.learn(record.trial, record.outcome)
         return tuple(self._stage(self._plan.stage(name)) for name in self._plan.wanted)
 
     def _stage(self, stage: Stage) -> Winner:
@@ -110,8 +112,6 @@ class Campaign:
         base = self._plan.base_of(stage, upstream)
         for observer in self._observers:
             observer.stage_started(stage)
-        for record in self._store.records(stage):
-            self._memory.learn(record.trial, record.outcome)
         self._progress, self._repeats = start_of(self._plan, self._store, stage, upstream), 0
         self._own.clear()
         self._failed_before = {

@@ -5,17 +5,19 @@ every adapter; it decides nothing beyond which of them the configuration asks fo
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sweep.campaign import Campaign, Screen, trial_folder
 from sweep.closing import closed_after
 from sweep.config import sources
 from sweep.config_schema import CampaignConfig
 from sweep.core import verl_keys as keys
-from sweep.core.overrides import content_hash
+from sweep.core.overrides import Overrides, content_hash
 from sweep.core.plan import CampaignPlan
 from sweep.core.progress import Record
+from sweep.core.stage import Stage
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, StoreError, SweepError
 from sweep.fleet import Fleet
@@ -25,10 +27,15 @@ from sweep.ports import CampaignInfo, Engine, Observer, Store
 from sweep.purse import Purse
 from sweep.reading import missing_file, read_only
 from sweep.refusals import refuse_bad_request, refuse_without_gpu, refuse_without_upstream, writable
+from sweep.stages.samples import Group, samples, searched_keys
 from sweep.tasks import assets
 
 if TYPE_CHECKING:
+    from sweep.engines.verl.screening import Examined
     from sweep.engines.verl.settings import EngineSettings
+
+Examine: TypeAlias = "Callable[[Trial, frozenset[str]], Examined]"
+"""What preflight finds in a trial whose stage compares the values of these verl keys."""
 
 
 def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
@@ -38,6 +45,8 @@ def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
         ConfigError: if the request cannot be carried out; nothing was started.
         SweepError: for everything else that a user can meet.
     """
+    from sweep.report.progress import say
+
     refuse_without_gpu(plan)
     refuse_bad_request(plan)
     refuse_without_upstream(plan)
@@ -45,12 +54,14 @@ def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
     store = folder.opened_with(lambda: _store(plan))
     try:
         paths = assets.build(sources(config), writable(Path(config.runs) / "assets"))
-        screen = _screen(plan, paths)
-        _refuse_impossible_base(plan, screen)
+        examined = _examiner(plan, paths)
+        warnings = _refuse_impossible(plan, store, examined)
         engine = start_engine(plan, paths)
         with closed_after(engine.close):
             engine.check(_base_trial(plan))
-            return _run(config, plan, store, engine, folder, screen, paths)
+            for notice in (*engine.notices(), *warnings):
+                say(notice)
+            return _run(config, plan, store, engine, folder, lambda trial: examined(trial, frozenset()).obstacle, paths)
     finally:
         folder.drop_unless_begun()  # before anybody else can take the campaign and begin in it
         store.close()
@@ -86,8 +97,6 @@ def _run(
 
     info = CampaignInfo(plan.name, folder.path, plan.wanted, plan.configuration)
     versions = engine.versions()
-    for notice in engine.notices():
-        say(notice)
     fleet = Fleet(
         engine,
         folder_of=lambda trial: trial_folder(plan, trial).resolve(),
@@ -214,26 +223,53 @@ def _observers(config: CampaignConfig, plan: CampaignPlan, store: Store, fleet: 
     return [*observers, tracker, progress_display(store)]
 
 
-def _screen(plan: CampaignPlan, paths: dict[str, str]) -> Screen:
-    if plan.engine != "verl":
-        return lambda trial: ""
-    from sweep.engines.verl.screening import obstacle
+def _examiner(plan: CampaignPlan, paths: dict[str, str]) -> Examine:
+    from sweep.engines.verl.screening import Examined, examine
 
+    if plan.engine != "verl":
+        return lambda trial, swept: Examined()
     settings, here = _engine_settings(plan), not plan.cluster_address
-    return lambda trial: obstacle(
-        trial, str(trial_folder(plan, trial).resolve()), settings, lambda o: assets.located(o, paths), here=here
-    )
+
+    def examined(trial: Trial, swept: frozenset[str]) -> Examined:
+        folder = str(trial_folder(plan, trial).resolve())
+        return examine(trial, folder, settings, lambda o: assets.located(o, paths), here=here, swept=swept)
+
+    return examined
 
 
 def _base_trial(plan: CampaignPlan) -> Trial:
     return Trial(plan.base, plan.seeds[0], plan.stage(plan.wanted[0]).budget.steps)
 
 
-def _refuse_impossible_base(plan: CampaignPlan, screen: Screen) -> None:
-    """Raises: ConfigError: if verl could not even run the configuration that the campaign starts from."""
-    found = screen(_base_trial(plan))
-    if found:
-        raise ConfigError(f"verl cannot run this configuration: {found}")
+def _refuse_impossible(plan: CampaignPlan, store: Store, examined: Examine) -> tuple[str, ...]:
+    """Warnings about the configuration that the campaign starts from; none where nothing is left to run.
+
+    Raises:
+        ConfigError: if verl could not even run it, or none of the candidates of a stage to come.
+    """
+    frozen = {winner.stage: winner for winner in store.winners()}
+    coming = [plan.stage(name) for name in plan.wanted if name not in frozen]
+    start = examined(_base_trial(plan), frozenset())
+    if start.obstacle:
+        raise ConfigError(f"verl cannot run this configuration: {start.obstacle}")
+    for stage in coming:
+        base = plan.base_of(stage, [frozen[name] for name in plan.upstream_of(stage) if name in frozen])
+        for group in samples(stage, base):
+            _refuse_hopeless(plan, stage, base, group, examined)
+    return tuple(f"warning: {warning}" for warning in start.warnings) if coming else ()
+
+
+def _refuse_hopeless(plan: CampaignPlan, stage: Stage, base: Overrides, group: Group, examined: Examine) -> None:
+    """Raises: ConfigError: if verl could run none of these candidates."""
+    first = ""
+    for settings in group:
+        trial = Trial(base.merged(settings), plan.seeds[0], stage.budget.steps, stage.measure)
+        obstacle = examined(trial, searched_keys(stage)).obstacle
+        if not obstacle:
+            return
+        first = first or obstacle
+    if first:
+        raise ConfigError(f"stage {stage.name} has no candidate that verl can run: {first}")
 
 
 def _best_script(trial: Trial, plan: CampaignPlan, paths: dict[str, str]) -> str:

@@ -1,0 +1,52 @@
+"""`samples`: candidates of a stage that can be looked at before it begins, whatever its trials will say.
+
+In groups, of each of which one must be able to run: where every value of a knob or every rung of a ladder is refused,
+the fault lies in what the stage stands on, not in one of them. The baseline is in none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sweep.core import verl_keys as keys
+from sweep.core.overrides import NOTHING, Overrides
+from sweep.core.stage import BracketRule, ConfirmRule, CustomRule, EtaRule, Knob, LadderRule, SearchRule, Stage
+from sweep.stages.arms import Arm
+from sweep.stages.axis import Axis
+
+Group = tuple[Overrides, ...]
+"""Settings over the stage's base, the likeliest first."""
+
+
+def samples(stage: Stage, base: Overrides) -> Iterator[Group]:
+    """The groups of a stage that stands on this base."""
+    match stage.rule:
+        case LadderRule(ladders):
+            for ladder in ladders:
+                yield tuple(stage.fixed.merged(rung.settings) for rung in ladder.rungs)
+        case ConfirmRule(beside):
+            yield from ((settings,) for _, settings in beside)
+        case SearchRule(start=start):
+            yield from ((stage.fixed.merged(settings),) for settings in start)
+            yield from (_values(stage, BracketRule(), knob, base) for knob in stage.knobs)
+        case BracketRule() as rule:
+            yield from (_values(stage, rule, knob, base) for knob in stage.knobs)
+        case EtaRule():
+            yield from (_values(stage, BracketRule(), knob, base) for knob in stage.knobs)
+        case CustomRule():
+            return
+
+
+def searched_keys(stage: Stage) -> frozenset[str]:
+    """The verl keys, without a leading +, whose values the stage compares."""
+    found = {knob.key for knob in stage.knobs}
+    if isinstance(stage.rule, LadderRule):
+        found |= {key for ladder in stage.rule.ladders for rung in ladder.rungs for key, _ in rung.settings}
+    return frozenset(key.lstrip("+") for key in found)
+
+
+def _values(stage: Stage, rule: BracketRule, knob: Knob, base: Overrides) -> Group:
+    """Where the knob stands, moved into its range, then the ends of the range; a mini-batch only where it stands."""
+    axis = Axis(stage, rule, knob, Arm(NOTHING, NOTHING), base)
+    positions = (axis.start,) if knob.key == keys.MINI_BATCH else (axis.start, axis.low, axis.high)
+    return tuple(stage.fixed.merged(axis.arm(position).settings) for position in positions)
