@@ -27,7 +27,7 @@ tune: install ## Tune MODEL (tiny by default); more settings in ARGS="budget.ste
 	$(BIN)/python -m sweep model=$(MODEL) $(ARGS)
 
 test: install ## Run every test, real verl trials on the CPU included
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: install ## Check format, lint, types and import contracts
 	$(BIN)/ruff format --check src tests scripts benchmarks

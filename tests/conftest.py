@@ -3,6 +3,8 @@ and those that need the warm verl go to one of them, first, so that it is starte
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import settings
 
@@ -10,11 +12,32 @@ settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
 WARM = "warm_verl"
+WARM_FILES = frozenset(
+    f"tests/engines/verl/test_{name}.py" for name in ("guards", "reset_parts", "training", "warm_trials")
+)
+"""All whose tests need that fixture."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group the files for `--dist loadgroup`: each stays whole on one worker."""
-    warm = {item.path for item in items if WARM in getattr(item, "fixturenames", ())}
+    """The tests of `WARM_FILES` first."""
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(WARM if item.path in warm else str(item.path)))
-    items.sort(key=lambda item: item.path not in warm)
+        needs = WARM in getattr(item, "fixturenames", ())
+        assert not needs or file_of(item.nodeid) in WARM_FILES, f"{item.nodeid} belongs to WARM_FILES"
+    items.sort(key=lambda item: file_of(item.nodeid) not in WARM_FILES)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each file to one worker, as `--dist loadfile` does, and `WARM_FILES` to the same."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = file_of(nodeid)
+            return WARM if file in WARM_FILES else file
+
+    return Scheduling(config, log)
+
+
+def file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
