@@ -166,13 +166,13 @@ class Campaign:
         return records if all(own.values()) else tuple(r for r in records if own[r.trial.id])
 
     def _is_own(self, stage: Stage, record: Record) -> bool:
-        return record.trial == _trial(stage, self._progress.base, _proposal(record))
+        return record.trial == trial_of(stage, self._progress.base, proposal_of(record))
 
     def _try_again(self, stage: Stage) -> None:
         """What failed under an earlier driver for a reason outside the trial runs once more before the stage halts."""
         failed, self._failed_before = self._failed_before, {}
         for record in failed.values():
-            self._start(Running(stage, _proposal(record), record.trial), resume=True)
+            self._start(Running(stage, proposal_of(record), record.trial), resume=True)
 
     def _count_repeats(self, progress: Progress, proposals: Iterable[Proposal]) -> None:
         """A sampler that proposes nothing but what was tried, say of a short range, has no more to propose."""
@@ -193,7 +193,7 @@ class Campaign:
     def _within_memory(self, stage: Stage, progress: Progress, proposals: Iterable[Proposal]) -> Iterator[Proposal]:
         """The proposals that memory is not known to rule out; of the others the sampler hears that they are not run."""
         for proposal in proposals:
-            over = self._memory.rules_out(_trial(stage, progress.base, proposal))
+            over = self._memory.rules_out(trial_of(stage, progress.base, proposal))
             self._ruled_out = self._ruled_out + 1 if over else 0
             if over is None or self._ruled_out > MOST_RULED_OUT:
                 yield proposal
@@ -202,13 +202,13 @@ class Campaign:
 
     def _start_next(self, stage: Stage, progress: Progress, proposals: Iterable[Proposal]) -> None:
         """As many as there is room for; the rule does not mind in which order, a loaded runtime does."""
-        by_trial = {_trial(stage, progress.base, proposal): proposal for proposal in proposals}
+        by_trial = {trial_of(stage, progress.base, proposal): proposal for proposal in proposals}
         for trial in self._fleet.next_of(list(by_trial)):
             self._start(Running(stage, by_trial[trial], trial))
 
     def _start_all(self, stage: Stage, progress: Progress, proposals: Iterable[Proposal]) -> None:
         for proposal in proposals:
-            self._start(Running(stage, proposal, _trial(stage, progress.base, proposal)))
+            self._start(Running(stage, proposal, trial_of(stage, progress.base, proposal)))
 
     def _start(self, run: Running, *, resume: bool = False) -> None:
         if run.trial.id in self._running:
@@ -248,7 +248,7 @@ class Campaign:
         alive = self._fleet.adopt(unknown)
         for orphan in orphans:
             record = orphan.record
-            proposal = _proposal(record)
+            proposal = proposal_of(record)
             run = Running(stage, proposal, record.trial)
             if record.trial.id in alive:
                 self._running[record.trial.id] = run
@@ -340,12 +340,12 @@ class Campaign:
                 observer.trial_ended(run.stage, run.trial, outcome, score)
 
 
-def _trial(stage: Stage, base: Overrides, proposal: Proposal) -> Trial:
+def trial_of(stage: Stage, base: Overrides, proposal: Proposal) -> Trial:
     """What the stage runs for a proposal."""
     return Trial(base.merged(proposal.settings), proposal.seed, stage.budget.steps, stage.measure)
 
 
-def _proposal(record: Record) -> Proposal:
+def proposal_of(record: Record) -> Proposal:
     """What the trial was proposed as."""
     return Proposal(record.settings, record.trial.seed, record.requested, record.note)
 

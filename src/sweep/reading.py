@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import TYPE_CHECKING
 
 from sweep.core.plan import CampaignPlan
@@ -23,6 +23,18 @@ def read_only(plan: CampaignPlan) -> closing[OptunaStore]:
     from sweep.adapters.optuna_store import OptunaStore
 
     return closing(OptunaStore.open(plan.storage_url, plan.name, driver=False))
+
+
+def everything_known(plan: CampaignPlan) -> AbstractContextManager[OptunaStore | None]:
+    """As `read_only`, with what the earlier campaign finished; None where neither has been begun."""
+    from sweep.adapters.optuna_store import OptunaStore
+
+    urls = [plan.storage_url, *([plan.earlier_url] if plan.earlier is not None else [])]
+    there = [url for url in urls if not missing_file(url)]
+    if not there:
+        return nullcontext(None)
+    earlier = None if plan.earlier is None else OptunaStore.open(plan.earlier_url, plan.earlier, driver=False)
+    return closing(OptunaStore.open(there[0], plan.name, driver=False, earlier=earlier))
 
 
 def winners(plan: CampaignPlan) -> dict[str, Winner]:

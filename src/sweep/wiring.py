@@ -24,8 +24,8 @@ from sweep.fleet import Fleet
 from sweep.guard_settings import hardware_limits_of
 from sweep.new_folder import NewFolder
 from sweep.ports import CampaignInfo, Engine, Observer, Store
-from sweep.purse import Purse
-from sweep.reading import missing_file, read_only
+from sweep.purse import Purse, paid_outcomes
+from sweep.reading import everything_known
 from sweep.refusals import refuse_bad_request, refuse_without_gpu, refuse_without_upstream, writable
 from sweep.stages.samples import Group, samples, searched_keys
 from sweep.tasks import assets
@@ -68,17 +68,27 @@ def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
 
 
 def price(plan: CampaignPlan) -> str:
-    """What the wanted stages can still cost, as text; makes and starts nothing."""
-    from sweep.report.price import price_text, stage_prices, step_seconds
+    """What the wanted stages can still cost, as text; makes and starts nothing.
+
+    Raises:
+        ConfigError: if the run would be refused before its first stage.
+    """
+    from sweep.foresight import outlooks
+    from sweep.report.price import Outlook, price_text, stage_prices, step_seconds
 
     refuse_bad_request(plan)
+    refuse_without_upstream(plan)
+    found: dict[str, Outlook] = {}
     records: dict[str, tuple[Record, ...]] = {}
-    frozen: list[str] = []
-    if not missing_file(plan.storage_url):
-        with read_only(plan) as store:
+    purse = Purse(plan.gpu_hours, plan.model.gpus)
+    with everything_known(plan) as store:
+        if store is not None:
+            found = outlooks(plan, store)
             records = {stage.name: store.records(stage) for stage in plan.stages}
-            frozen = [w.stage for w in store.winners()]
-    return price_text(plan, stage_prices(plan, frozen, records), step_seconds(records))
+            purse.fill(paid_outcomes(plan, store))
+    for name, outlook in found.items():
+        records[name] = tuple({r.trial.id: r for r in (*records.get(name, ()), *outlook.known)}.values())
+    return price_text(plan, stage_prices(plan, found), step_seconds(records), purse.gpu_hours)
 
 
 def _run(

@@ -1,12 +1,13 @@
 """`price`: what a campaign may still cost, before it starts: trials, hours and GPU-hours a stage, best and worst case.
 
-Times are those that trials of this campaign took; without one they are said to be unknown. Starting verl comes on top.
+Times are those of trials of this campaign, or of an earlier one that count here; without one they are said to be unknown.
+Starting verl comes on top.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from sweep.core.plan import CampaignPlan
@@ -18,8 +19,23 @@ from sweep.stages.bounds import bounds
 
 
 @dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a stage has before this run. `known`: trials that need not be run, with those of an earlier campaign.
+
+    `settled`: by them alone the rule names its winner. `stale`: why the run would refuse the stage, by its own winner
+    or one before it. `awaits`: winners that this run makes first and that a frozen one must find as they were.
+    """
+
+    frozen: bool = False
+    known: tuple[Record, ...] = ()
+    settled: bool = False
+    stale: str = ""
+    awaits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StagePrice:
-    """Trials that a stage has still to run, at the fewest and the most; `frozen` stages need none."""
+    """Trials that a stage has still to run, at the fewest and the most; `frozen` and `stale` stages run none."""
 
     stage: str
     fewest: int
@@ -27,24 +43,24 @@ class StagePrice:
     steps: int
     measure: Measure = Measure.TRAINING
     frozen: bool = False
+    stale: str = ""
+    awaits: tuple[str, ...] = ()
 
 
-def stage_prices(
-    plan: CampaignPlan, frozen: Sequence[str], records: Mapping[str, tuple[Record, ...]]
-) -> list[StagePrice]:
-    """A price a wanted stage, what has ended taken off."""
-    return [_priced(plan, plan.stage(name), frozen, records) for name in plan.wanted]
+def stage_prices(plan: CampaignPlan, outlooks: Mapping[str, Outlook]) -> list[StagePrice]:
+    """A price a wanted stage, what is known taken off."""
+    return [_priced(plan, plan.stage(name), outlooks.get(name, Outlook())) for name in plan.wanted]
 
 
-def _priced(
-    plan: CampaignPlan, stage: Stage, frozen: Sequence[str], records: Mapping[str, tuple[Record, ...]]
-) -> StagePrice:
-    if stage.name in frozen:
-        return StagePrice(stage.name, 0, 0, stage.budget.steps, stage.measure, frozen=True)
-    ended = sum(1 for r in records.get(stage.name, ()) if r.outcome is not None)
-    known = max(ended, stage.budget.seeds if _starts_known(plan, stage) else 0)
+def _priced(plan: CampaignPlan, stage: Stage, outlook: Outlook) -> StagePrice:
+    price = StagePrice(
+        stage.name, 0, 0, stage.budget.steps, stage.measure, outlook.frozen, outlook.stale, outlook.awaits
+    )
+    if outlook.frozen or outlook.stale or outlook.settled:
+        return price
+    known = max(len(outlook.known), stage.budget.seeds if _starts_known(plan, stage) else 0)
     fewest, most = bounds(stage, plan.base)
-    return StagePrice(stage.name, max(0, fewest - known), max(0, most - known), stage.budget.steps, stage.measure)
+    return replace(price, fewest=max(0, fewest - known), most=max(0, most - known))
 
 
 def _starts_known(plan: CampaignPlan, stage: Stage) -> bool:
@@ -67,18 +83,44 @@ def step_seconds(records: Mapping[str, tuple[Record, ...]]) -> dict[Measure, flo
     return {measure: median(found) for measure, found in times.items()}
 
 
-def price_text(plan: CampaignPlan, prices: Sequence[StagePrice], seconds: Mapping[Measure, float]) -> str:
-    """The table for people."""
+def price_text(
+    plan: CampaignPlan, prices: Sequence[StagePrice], seconds: Mapping[Measure, float], spent_gpu_hours: float = 0.0
+) -> str:
+    """The table for people, and under it what the run would meet: winners that are stale, a budget with a limit."""
     head = ("stage", "trials", "steps", "hours", "GPU-hours")
     rows = [head, *(_row(plan, [p], p.stage, seconds) for p in prices), _row(plan, prices, "all", seconds)]
-    return "\n".join([*columns(rows), _pace(plan, seconds), "nothing was started"])
+    return "\n".join(
+        [
+            *columns(rows),
+            *_standing(prices),
+            _pace(plan, seconds),
+            *_budget(plan, spent_gpu_hours),
+            "nothing was started",
+        ]
+    )
+
+
+def _standing(prices: Sequence[StagePrice]) -> list[str]:
+    """What keeps a frozen winner from being used, first of all where the run would stop."""
+    stale = [f"the run would stop at {p.stage}: stale: {p.stale}" for p in prices if p.stale]
+    open_ended = [p for p in prices if p.awaits and not p.stale]
+    return stale[:1] + [f"{p.stage} stays frozen only if {', '.join(p.awaits)} ends as before" for p in open_ended]
+
+
+def _budget(plan: CampaignPlan, spent_gpu_hours: float) -> list[str]:
+    """The limit at which the run would stop, and how much of it is gone."""
+    if plan.gpu_hours is None:
+        return []
+    counted = "" if plan.model.needs_gpu else "; without a GPU an hour of a trial counts as one"
+    return [f"budget.gpu_hours={plan.gpu_hours:g}, {spent_gpu_hours:.2g} spent{counted}"]
 
 
 def _pace(plan: CampaignPlan, seconds: Mapping[Measure, float]) -> str:
+    of = f"{plan.name} or {plan.earlier}" if plan.earlier else "this campaign"
     if not seconds:
-        return "the time of a step is not known before a trial of this campaign has finished: hours cannot be told"
+        return f"the time of a step is not known before a trial of {of} has finished: hours cannot be told"
     known = ", ".join(f"{value:.3g} s a step of {measure.value}" for measure, value in seconds.items())
-    return f"{known}: medians of this campaign's finished trials; {_at_once(plan.slots)}; starting verl not counted"
+    return f"{known}: medians of finished trials of {of}; {_at_once(plan.slots)}; starting verl not counted"
 
 
 def _at_once(slots: int) -> str:
@@ -91,8 +133,8 @@ def _at_once(slots: int) -> str:
 def _row(
     plan: CampaignPlan, prices: Sequence[StagePrice], name: str, seconds: Mapping[Measure, float]
 ) -> tuple[str, ...]:
-    if len(prices) == 1 and prices[0].frozen:
-        return name, "frozen", "-", "-", "-"
+    if len(prices) == 1 and (prices[0].stale or prices[0].frozen):
+        return name, "stale" if prices[0].stale else "frozen", "-", "-", "-"
     trials = _span(f"{sum(p.fewest for p in prices)}", f"{sum(p.most for p in prices)}")
     steps = _span(f"{sum(p.fewest * p.steps for p in prices)}", f"{sum(p.most * p.steps for p in prices)}")
     timed = [p for p in prices if p.measure in seconds]
@@ -100,7 +142,8 @@ def _row(
         return name, trials, steps, "unknown", "unknown"
     unknown = " and unknown" if any(p.most and p.measure not in seconds for p in prices) else ""
     hours = [sum(n * p.steps * seconds[p.measure] for n, p in ends) / 3600 for ends in _ends(timed)]
-    gpu_hours = _span(*(f"{h * plan.model.gpus:.2g}" for h in hours)) + unknown if plan.model.needs_gpu else "none"
+    counted = plan.model.needs_gpu or plan.gpu_hours is not None
+    gpu_hours = _span(*(f"{h * plan.model.gpus:.2g}" for h in hours)) + unknown if counted else "none"
     return name, trials, steps, _span(*(f"{h / max(1, plan.slots):.2g}" for h in hours)) + unknown, gpu_hours
 
 

@@ -23,7 +23,8 @@ from sweep.report.failures import ended_badly, failure_lines
 
 @dataclass(frozen=True, slots=True)
 class StageLine:
-    """One stage as the table shows it. `spent_seconds` counts trials that this stage was the first to run."""
+    """One stage as the table shows it. `reused`: trials taken over from another stage or an earlier campaign, which
+    `trials` and `spent_seconds` do not count."""
 
     winner: Winner
     objective: str
@@ -88,14 +89,12 @@ KEPT = "make room for it and run the same command again: the storage has every t
 def stage_lines(plan: CampaignPlan, store: Store) -> list[StageLine]:
     """A line a frozen stage, in the order of the stages."""
     frozen = {w.stage: w for w in store.winners()}
-    seen: set[str] = set()
     lines = []
     for stage in plan.stages:
         if stage.name not in frozen:
             continue
         records = store.records(stage)
-        fresh = [r for r in records if r.trial.id not in seen]
-        seen.update(r.trial.id for r in records)
+        fresh = [r for r in records if not _taken_over(r.outcome)]
         lines.append(
             StageLine(
                 winner=frozen[stage.name],
@@ -143,7 +142,8 @@ def _row(line: StageLine, found: Overrides) -> tuple[str, ...]:
 def _ledger(plan: CampaignPlan, lines: list[StageLine]) -> str:
     """What all stages spent together."""
     seconds = sum(line.spent_seconds for line in lines)
-    gpu_hours = f", {seconds * plan.model.gpus / 3600:.2g} GPU-hours" if plan.model.needs_gpu else ""
+    counted = plan.model.needs_gpu or plan.gpu_hours is not None  # a CPU counts as one GPU to a budget
+    gpu_hours = f", {seconds * plan.model.gpus / 3600:.2g} GPU-hours" if counted else ""
     return f"spent in {sum(line.trials for line in lines)} trials: {seconds:.0f} s{gpu_hours}"
 
 
@@ -167,6 +167,11 @@ def _cells(line: StageLine, winner: str) -> tuple[str, ...]:
 
 def _shown(score: Score) -> str:
     return "-" if math.isnan(score.value) else f"{score.value:.4g}"
+
+
+def _taken_over(outcome: Outcome | None) -> bool:
+    """Whether the trial was known when the stage asked for it: the campaign records such a one as free of charge."""
+    return isinstance(outcome, Finished) and outcome.wall_seconds == 0
 
 
 def _seconds(outcome: Outcome | None) -> float:
