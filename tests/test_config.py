@@ -18,6 +18,7 @@ from sweep.errors import ConfigError
 from sweep.guard_settings import hardware_limits_of, limits_of
 from sweep.health.hardware import HardwareLimits
 from sweep.health.limits import Limits
+from sweep.stages import objective
 
 MODELS = sorted(p.stem for p in (ROOT / "conf" / "model").glob("*.yaml"))
 TASKS = sorted(p.stem for p in (ROOT / "conf" / "task").glob("*.yaml"))
@@ -326,12 +327,61 @@ def test_what_a_stage_measures_is_part_of_what_its_winner_stands_on():
             "each knob needs a key of its own",
         ),
         (["stages.token_budget.ladder.ladders.token_budget.points=[[1]]"], "one value for each"),
+        (
+            ["+stages.kl.objective_options.kl_band_hihg=0.3"],
+            "objective_options: unknown key kl_band_hihg; reward_in_band reads kl_band_high",
+        ),
+        (["+stages.kl.objective_options.kl_band_high=x"], "objective_options.kl_band_high must be a number, got 'x'"),
+        (["+stages.minibatch.objective_options.level=1"], "unknown key level; area_per_second has no options"),
+        (["+stages.kl.constraints.x.series=score"], "constraints.x bounds nothing; give low, high or both"),
+        (["+stages.kl.constraints.x={series: score, low: 2, high: 1}"], "constraints.x needs a range, got 2 to 1"),
+        (["+stages.kl.search.samplr=x"], "search: unknown key samplr"),
+        (["+stages.lr_lambda.bracket.mvoes=3"], "bracket: unknown key mvoes"),
+        (["stages.minibatch.eta.go_on_above=x", "stages.minibatch.rule=search"], "eta.go_on_above must be a number"),
+        (["+stages.kl.eta.first_factr=1"], "eta: unknown key first_factr"),
+        (["+stages.kl.beside.mine=[nonsense]"], "beside.mine: cannot read 'nonsense'"),
+        (["stages.lr_lambda.ladder.ladders.lr.multiples=foo"], "ladders.lr.multiples must be a list"),
+        (["stages.lr_lambda.ladder=7"], "ladder must be a section"),
+        (["+stages.lr_lambda.ladder.ladders.lr.clamp=gpu"], "clamp must be memory or left out"),
+        (
+            ["stages.kl.rule=search", 'stages.kl.search.start=[["algorithm.kl_ctrl.kl_coef=0.5"]]'],
+            r"search\.start: algorithm\.kl_ctrl\.kl_coef must be within the knob's range, 0\.0005 to .*, got 0\.5",
+        ),
+        (
+            ["stages.kl.rule=search", 'stages.kl.search.start=[["algorithm.kl_ctrl.kl_coef=abc"]]'],
+            "algorithm.kl_ctrl.kl_coef must be a number, got 'abc'",
+        ),
+        (
+            ["stages.kl.rule=search", 'stages.kl.search.start=[["algorithm.lam=0.97"]]'],
+            "sets algorithm.lam, which is no knob of the stage; knobs: algorithm.kl_ctrl.kl_coef",
+        ),
+        (["stages.kl.rule=search", "stages.kl.search.start=[[]]"], "an entry without a value"),
+        (
+            ["stages.kl.rule=search", "stages.kl.budget.trials=2"],
+            r"2 points, which with the baseline are more than budget\.trials=2; give budget\.trials=3",
+        ),
+        (["+stages.kl.knobs.kl_coef.integer=true"], r"no whole number lies within 0\.0005 to "),
     ],
 )
 def test_bad_input_gets_one_clear_message(overrides: list[str], says: str):
     with pytest.raises(ConfigError, match=says) as caught:
         to_plan(compose(overrides))
     assert "\n" not in str(caught.value)
+
+
+def test_every_option_that_an_objective_reads_is_known_to_the_check():
+    source = Path(objective.__file__).read_text()
+    read = set(re.findall(r"""_option\(stage, "(\w+)"|objective_options\.get\("(\w+)\"""", source))
+    assert {a or b for a, b in read} == {option for options in objective.OPTIONS.values() for option in options}
+
+
+def test_a_start_at_either_end_of_a_range_is_within_it():
+    ends = '[["algorithm.kl_ctrl.kl_coef=0.0005"],["algorithm.kl_ctrl.kl_coef=0.01"]]'
+    asked = ["model=qwen2.5-0.5b", "stages.kl.rule=search", f"stages.kl.search.start={ends}"]
+    assert len(to_plan(compose(asked)).stage("kl").rule.start) == 2
+    own = "+stages.own={knobs: {x: {key: a.b, low: -1, high: -0.5}}, rule: search, search: {start: [['a.b=-1']]}}"
+    rest = "+stages.own.objective=area_per_second", "+stages.own.budget={trials: 2, steps: 30}"
+    assert to_plan(compose([own, *rest])).stage("own").rule.start
 
 
 def test_the_confirmation_follows_every_search_unless_it_says_what():

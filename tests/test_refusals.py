@@ -67,3 +67,35 @@ def test_a_rehearsed_campaign_is_neither_priced_nor_run_as_a_real_one(tmp_path: 
     assert run(asked) == DONE
     assert run([*asked, "plan=true"]) == DONE
     assert run([*asked[1:], "plan=true"]) == run(asked[1:]) == CONFIGURATION
+
+
+SEARCHED = ("stages.kl.rule=search", "stage=kl")
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (("stages.kl.search.sampler=BruteForceSampler", *SEARCHED), "cannot use sampler BruteForceSampler: .*step"),
+        (("stages.kl.search.sampler=GridSampler", *SEARCHED), "cannot use sampler GridSampler"),
+        (("stages.kl.search.sampler=CmaEsSampler", *SEARCHED), "CmaEsSampler draws a single knob at random"),
+        (("stages.kl.search.sampler=Nope",), r"stages\.kl\.search\.sampler is Nope; Optuna has .*TPESampler"),
+    ],
+)
+def test_a_sampler_that_cannot_draw_or_does_not_exist_is_refused_whether_it_is_used_or_not(
+    tmp_path: Path, asked: tuple[str, ...], says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        refuse_bad_request(planned(tmp_path, *asked))
+
+
+def test_only_samplers_that_work_for_the_stage_are_offered(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"asks for sampler Nope; here work .*RandomSampler, TPESampler") as caught:
+        refuse_bad_request(planned(tmp_path, "stages.kl.search.sampler=Nope", *SEARCHED))
+    assert "BruteForce" not in str(caught.value) and "Grid" not in str(caught.value)
+
+
+def test_samplers_are_tried_out_without_a_warning_at_each_draw(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    refuse_bad_request(planned(tmp_path, "stages.kl.search.sampler=QMCSampler", *SEARCHED))
+    assert [str(w.message) for w in recwarn] == [] and caplog.text == ""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from sweep.config import missing_upstream
 from sweep.core.plan import CampaignPlan
-from sweep.core.stage import SearchRule
+from sweep.core.stage import SearchRule, Stage
 from sweep.errors import ConfigError
 from sweep.reading import missing_file, winners
 
@@ -30,7 +31,7 @@ def refuse_without_gpu(plan: CampaignPlan) -> None:
 def refuse_bad_request(plan: CampaignPlan) -> None:
     """Raises: ConfigError: if an earlier campaign or a sampler does not exist, a range cannot be searched, or trials of
     another engine would count."""
-    from sweep.adapters.search_space import distributions, sampler
+    from sweep.adapters.search_space import try_out
 
     if plan.earlier is not None:
         _refuse_unknown(plan.earlier, plan.earlier_url)
@@ -38,8 +39,25 @@ def refuse_bad_request(plan: CampaignPlan) -> None:
     _refuse_other_engine(plan, plan.name, plan.storage_url, "choose another campaign=NAME")
     for stage in (plan.stage(name) for name in plan.wanted):
         if isinstance(stage.rule, SearchRule):
-            distributions(stage)
-            sampler(stage, stage.rule, plan.seeds[0])
+            try_out(stage, stage.rule, plan.seeds[0])
+        elif (named := _unused_sampler(plan, stage)) is not None:
+            _refuse_unknown_sampler(stage, named)
+
+
+def _unused_sampler(plan: CampaignPlan, stage: Stage) -> str | None:
+    """The sampler that the stage's settings name although its rule asks none."""
+    content: object = plan.configuration
+    for key in ("stages", stage.name, "search", "sampler"):
+        content = content.get(key) if isinstance(content, Mapping) else None
+    return content if isinstance(content, str) else None
+
+
+def _refuse_unknown_sampler(stage: Stage, named: str) -> None:
+    """Raises: ConfigError: if Optuna has no sampler of this name."""
+    from sweep.adapters.search_space import sampler_names
+
+    if named not in sampler_names():
+        raise ConfigError(f"stages.{stage.name}.search.sampler is {named}; Optuna has {', '.join(sampler_names())}")
 
 
 def _refuse_other_engine(plan: CampaignPlan, campaign: str, url: str, way_out: str) -> None:

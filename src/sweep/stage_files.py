@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
@@ -17,6 +18,7 @@ from sweep.core.stage import (
     Knob,
     Rounds,
     Rule,
+    SearchRule,
     Stage,
     StageBudget,
 )
@@ -24,9 +26,9 @@ from sweep.core.trial import Measure
 from sweep.core.within import Within
 from sweep.errors import ConfigError
 from sweep.settings_text import parse_settings
-from sweep.stage_rules import rule_from
+from sweep.stage_rules import in_range, rule_from
 from sweep.stages import objective
-from sweep.yaml_values import built, importable, known_keys, listing, number, section
+from sweep.yaml_values import built, fitting, importable, known_keys, listing, number, section
 
 MOST_KNOBS = 2
 """Source: S0 section 2, one or two parameters a step."""
@@ -67,6 +69,9 @@ def stage_from(name: str, content: Mapping[str, Any], base: Overrides, model: Mo
     _check_knobs(where, knobs, content.get("rule"))
     measure = _measure(where, content, base, model)
     rule = rule_from(where, content, base, model, knobs)
+    budget = _with_every_arm(_budget(where, content, measure), rule)
+    if isinstance(rule, SearchRule):
+        _check_starts(f"{where}: search.start", rule, knobs, budget)
     options = section(f"{where}: objective_options", content.get("objective_options"))
     constraints = section(f"{where}: constraints", content.get("constraints"))
     return Stage(
@@ -74,7 +79,7 @@ def stage_from(name: str, content: Mapping[str, Any], base: Overrides, model: Mo
         knobs=knobs,
         rule=rule,
         objective=_objective(where, content, options),
-        budget=_with_every_arm(_budget(where, content, measure), rule),
+        budget=budget,
         fixed=_fixed(where, content, knobs),
         constraints=tuple(_constraint(f"{where}: constraints.{n}", c) for n, c in constraints.items()),
         follows=tuple(listing(f"{where}: follows", content.get("follows"))),
@@ -89,9 +94,37 @@ def _knob(where: str, content: object) -> Knob:
         raise ConfigError(f"{where}.key must name a verl setting, got an empty text")
     if knob.low > knob.high:
         raise ConfigError(f"{where} needs a range, got {knob.low:g} to {knob.high:g}")
+    if knob.integer and math.ceil(knob.low) > math.floor(knob.high):
+        raise ConfigError(
+            f"{where}: no whole number lies within {knob.low:g} to {knob.high:g}; widen it, or integer: false"
+        )
     if knob.log and knob.low <= 0:
         raise ConfigError(f"{where}.low must be above 0 where log is true, got {knob.low:g}")
     return knob
+
+
+def _check_starts(where: str, rule: SearchRule, knobs: tuple[Knob, ...], budget: StageBudget) -> None:
+    """Raises: ConfigError: for a start that is no point of the knobs' ranges, or more of them than the budget runs."""
+    by_key = {bare(knob.key): knob for knob in knobs}
+    for start in rule.start:
+        if not start:
+            raise ConfigError(f"{where} has an entry without a value; knobs: {', '.join(by_key)}")
+        for key, value in start.by_bare_key().items():
+            if key not in by_key:
+                raise ConfigError(f"{where} sets {key}, which is no knob of the stage; knobs: {', '.join(by_key)}")
+            _check_in_range(f"{where}: {key}", value, by_key[key])
+    arms = 1 + len(set(rule.start))
+    if arms > budget.trials:
+        raise ConfigError(
+            f"{where} has {arms - 1} points, which with the baseline are more than budget.trials={budget.trials}; "
+            f"give budget.trials={arms} or more, or fewer points"
+        )
+
+
+def _check_in_range(where: str, value: object, knob: Knob) -> None:
+    found = fitting(where, int if knob.integer else float, value)
+    if not in_range(knob, found):
+        raise ConfigError(f"{where} must be within the knob's range, {knob.low:g} to {knob.high:g}, got {found:g}")
 
 
 def _fixed(where: str, content: Mapping[str, Any], knobs: tuple[Knob, ...]) -> Overrides:
@@ -131,6 +164,10 @@ def _constraint(where: str, content: object) -> Constraint:
     for name, value, known in (("series", found.series, METRICS), ("statistic", found.statistic, STATISTICS)):
         if value not in known:
             raise ConfigError(f"{where}.{name} must be one of {', '.join(known)}, got {value!r}")
+    if found.low is None and found.high is None:
+        raise ConfigError(f"{where} bounds nothing; give low, high or both")
+    if found.low is not None and found.high is not None and found.low > found.high:
+        raise ConfigError(f"{where} needs a range, got {found.low:g} to {found.high:g}")
     return found
 
 
@@ -169,6 +206,19 @@ def _objective(where: str, content: Mapping[str, Any], options: Mapping[str, Any
         raise ConfigError(f"{where}: objective must be one of {known} or module:function, got {name!r}")
     if ":" in name:
         importable(f"{where}: objective", name)
+    else:
+        _check_options(where, name, options)
+    return name
+
+
+def _check_options(where: str, name: str, options: Mapping[str, Any]) -> None:
+    """Raises: ConfigError: for an option that the objective does not read, or that is no number."""
+    known = objective.OPTIONS.get(name, ())
+    if unknown := sorted(set(options) - set(known)):
+        reads = f"reads {', '.join(known)}" if known else "has no options"
+        raise ConfigError(f"{where}: objective_options: unknown key {', '.join(unknown)}; {name} {reads}")
+    for option in known:
+        if option in options:
+            number(f"{where}: objective_options.{option}", options[option], Within())
     if name == objective.speed_to_level.__name__:
         number(f"{where}: objective_options.level, which {name} needs,", options.get("level"), Within())
-    return name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sweep.core import verl_keys as keys
@@ -29,6 +30,8 @@ from sweep.settings_text import parse_settings
 from sweep.yaml_values import built, fitting, importable, known_keys, listing, number, section
 
 RULES = ("bracket", "eta", "article", "ladder", "search", "confirm")
+ROUNDED = 1e-9
+"""Share of a range's end by which a value may pass it, as written numbers are rounded. Ours."""
 TIE_MARGIN = Within(low=0, high=1, open_high=True)
 MEMORY = "memory"
 """The only clamp of a ladder: what the article's formula allows."""
@@ -39,9 +42,12 @@ def rule_from(
 ) -> Rule:
     """The rule that a stage file asks for, with the section of its name.
 
+    The sections of rules that are not asked for are read as well, so that no setting is without effect and unsaid.
+
     Raises:
         ConfigError: for an unknown rule, key or a value that cannot work.
     """
+    _read_all(where, content)
     match content.get("rule"):
         case "bracket":
             return _bracket_rule(where, content, knobs)
@@ -61,6 +67,15 @@ def rule_from(
             return CustomRule(path)
         case other:
             raise ConfigError(f"{where}: rule must be one of {', '.join(RULES)} or module:function, got {other!r}")
+
+
+def _read_all(where: str, content: Mapping[str, Any]) -> None:
+    """Raises: ConfigError: if a section of any rule has an unknown key or a value of a kind that it never takes."""
+    built(EtaRule, f"{where}: eta", content.get("eta"), literal=False)
+    built(BracketRule, f"{where}: bracket", content.get("bracket"), article=None)
+    _search_rule(f"{where}: search", section(f"{where}: search", content.get("search")))
+    _confirm_rule(f"{where}: beside", section(f"{where}: beside", content.get("beside")))
+    _ladder_section(f"{where}: ladder", section(f"{where}: ladder", content.get("ladder")))
 
 
 def _refuse_other_knobs(where: str, rule: str, knobs: tuple[Knob, ...]) -> None:
@@ -100,34 +115,61 @@ def _search_rule(where: str, content: Mapping[str, Any]) -> SearchRule:
     return SearchRule(sampler, start, number(f"{where}.tie_margin", content.get("tie_margin", 0.02), TIE_MARGIN))
 
 
-def _ladder_rule(
-    where: str, content: Mapping[str, Any], base: Overrides, model: ModelFacts, knobs: tuple[Knob, ...]
-) -> LadderRule:
+@dataclass(frozen=True, slots=True)
+class _LadderSpec:
+    """A ladder as its section says it, not yet laid over a configuration."""
+
+    name: str
+    keys: list[str]
+    points: list[list[Any]]
+    multiples: list[float]
+    climb: bool
+    clamped: bool
+
+
+def _ladder_section(where: str, content: Mapping[str, Any]) -> tuple[list[_LadderSpec], float, Rollback | None]:
+    """The section's ladders, tie margin and rollback."""
     known_keys(where, content, {"ladders", "tie_margin", "rollback"})
-    ladders = tuple(
-        _ladder(f"{where}.ladders.{name}", name, section(f"{where}.ladders.{name}", spec), base, model, knobs)
+    ladders = [
+        _ladder_spec(f"{where}.ladders.{name}", name, section(f"{where}.ladders.{name}", spec))
         for name, spec in section(f"{where}.ladders", content.get("ladders")).items()
-    )
-    if not ladders:
-        raise ConfigError(f"{where}: at least one ladder is needed")
+    ]
     back = built(Rollback, f"{where}.rollback", content["rollback"]) if content.get("rollback") else None
     if back is not None and back.series not in METRICS:
         raise ConfigError(f"{where}.rollback: series must be one of {', '.join(METRICS)}, got {back.series!r}")
-    return LadderRule(ladders, number(f"{where}.tie_margin", content.get("tie_margin", 0.02), TIE_MARGIN), back)
+    return ladders, number(f"{where}.tie_margin", content.get("tie_margin", 0.02), TIE_MARGIN), back
 
 
-def _ladder(
-    where: str, name: str, spec: Mapping[str, Any], base: Overrides, model: ModelFacts, knobs: tuple[Knob, ...]
-) -> Ladder:
+def _ladder_spec(where: str, name: str, spec: Mapping[str, Any]) -> _LadderSpec:
     known_keys(where, spec, {"keys", "points", "multiples", "climb", "clamp"})
     if spec.get("clamp") not in (None, MEMORY):
         raise ConfigError(f"{where}.clamp must be {MEMORY} or left out, got {spec['clamp']!r}")
     names = listing(f"{where}.keys", spec.get("keys"))
-    points = listing(f"{where}.points", spec.get("points"), list) or _multiples(where, names, spec, base)
-    ranged = {k.key for k in knobs}
+    points = listing(f"{where}.points", spec.get("points"), list)
+    factors = listing(f"{where}.multiples", spec.get("multiples"), float)
+    if not points and not factors:
+        raise ConfigError(f"{where}: give points or multiples")
     for point in points:
         if len(point) != len(names):
             raise ConfigError(f"{where}: each point has one value for each of {names}, got {point}")
+    climb: bool = fitting(f"{where}.climb", bool, spec.get("climb", True))
+    return _LadderSpec(name, names, points, factors, climb, spec.get("clamp") == MEMORY)
+
+
+def _ladder_rule(
+    where: str, content: Mapping[str, Any], base: Overrides, model: ModelFacts, knobs: tuple[Knob, ...]
+) -> LadderRule:
+    specs, tie_margin, back = _ladder_section(where, content)
+    if not specs:
+        raise ConfigError(f"{where}: at least one ladder is needed")
+    ladders = tuple(_ladder(f"{where}.ladders.{spec.name}", spec, base, model, knobs) for spec in specs)
+    return LadderRule(ladders, tie_margin, back)
+
+
+def _ladder(where: str, spec: _LadderSpec, base: Overrides, model: ModelFacts, knobs: tuple[Knob, ...]) -> Ladder:
+    names, points = spec.keys, spec.points or _multiples(where, spec, base)
+    ranged = {k.key for k in knobs}
+    for point in points:
         for key, value in zip(names, point, strict=True):
             if key in ranged:
                 number(f"{where}.points: {key}", value, Within())
@@ -135,10 +177,10 @@ def _ladder(
     if not kept:
         raise ConfigError(f"{where}: no point lies within the knobs' ranges: {points}")
     note = ""
-    if spec.get("clamp") == MEMORY:
+    if spec.clamped:
         kept, note = _in_memory(where, names, kept, model), _unknown_memory(model)
     rungs = tuple(Rung("/".join(f"{v:g}" if isinstance(v, float) else str(v) for v in p), _at(names, p)) for p in kept)
-    return Ladder(name, rungs, fitting(f"{where}.climb", bool, spec.get("climb", True)), note)
+    return Ladder(spec.name, rungs, spec.climb, note)
 
 
 def _in_memory(where: str, names: list[str], points: list[list[Any]], model: ModelFacts) -> list[list[Any]]:
@@ -167,22 +209,23 @@ def _unknown_memory(model: ModelFacts) -> str:
     return f"the token budget's memory clamp left no rung out, whatever its size: it needs {missing}, found null"
 
 
-def _multiples(where: str, names: list[str], spec: Mapping[str, Any], base: Overrides) -> list[list[float]]:
-    factors = listing(f"{where}.multiples", spec.get("multiples"), float)
-    if not factors:
-        raise ConfigError(f"{where}: give points or multiples")
-    start = base.get(names[0]) if len(names) == 1 else None
+def _multiples(where: str, spec: _LadderSpec, base: Overrides) -> list[list[Any]]:
+    start = base.get(spec.keys[0]) if len(spec.keys) == 1 else None
     if not isinstance(start, int | float):
-        raise ConfigError(f"{where}: multiples need one key with a value in the configuration, got {names} and {start}")
-    return [[float(f"{factor * start:.6g}")] for factor in factors]
+        raise ConfigError(
+            f"{where}: multiples need one key with a value in the configuration, got {spec.keys} and {start}"
+        )
+    return [[float(f"{factor * start:.6g}")] for factor in spec.multiples]
 
 
 def _within(names: list[str], point: list[Any], knobs: tuple[Knob, ...]) -> bool:
     ranges = {k.key: k for k in knobs}
-    return all(
-        n not in ranges or ranges[n].low * (1 - 1e-9) <= v <= ranges[n].high * (1 + 1e-9)
-        for n, v in zip(names, point, strict=True)
-    )
+    return all(n not in ranges or in_range(ranges[n], v) for n, v in zip(names, point, strict=True))
+
+
+def in_range(knob: Knob, value: float) -> bool:
+    """Whether the knob may take the value, but for the rounding of written numbers."""
+    return knob.low - ROUNDED * abs(knob.low) <= value <= knob.high + ROUNDED * abs(knob.high)
 
 
 def _at(names: list[str], point: list[Any]) -> Overrides:

@@ -10,14 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from sweep.adapters.search_space import distributions, parameters, sampler
+from sweep.adapters.search_space import distributions, parameters, sampler, unusable
 from sweep.core.failure_policy import OF_THE_POINT
 from sweep.core.outcome import Diverged, Failed, Outcome
 from sweep.core.overrides import Overrides
 from sweep.core.progress import Proposal, Record
 from sweep.core.stage import SearchRule, Stage
 from sweep.core.winner import Score
-from sweep.errors import ConfigError
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
@@ -71,13 +70,13 @@ class Proposer:
         Points dropped since the last begin count as well, or the same one would come again.
 
         Raises:
-            ConfigError: if the sampler needs a package that is not installed.
+            ConfigError: if the sampler cannot draw from these ranges, or needs a package that is not installed.
         """
         self._study.sampler = sampler(self._stage, self._rule, self._seed, draws + len(self._asked), self._dropped)
         try:
             asked = self._study.ask(self._space)
-        except ImportError as error:
-            raise ConfigError(f"sampler {self._rule.sampler} needs the Python package {error.name}") from None
+        except Exception as error:  # as in `try_out`
+            raise unusable(self._stage, self._rule, error) from None
         self._size += 1
         self._asked[asked.number] = asked
         values = Overrides.of(asked.params)

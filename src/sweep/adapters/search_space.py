@@ -6,7 +6,9 @@ Values outside a knob's range are clipped here and only here; what really ran st
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from sweep.core.overrides import Value, content_hash
@@ -23,6 +25,12 @@ TPE_STARTUP_TRIALS = 4
 
 FIXED_SEED_SAMPLERS = frozenset({"QMCSampler"})
 """Samplers whose sequence is one whole: they count their draws in the study and need the same seed every time."""
+
+WARN_EACH_DRAW = frozenset({"CmaEsSampler", "QMCSampler"})
+"""Samplers that warn of each point that they draw aside from their model unless they are told not to."""
+
+SAMPLERS_OF_TWO = frozenset({"CmaEsSampler"})
+"""Samplers that leave a space of one knob to chance. Source: Optuna's CmaEsSampler.sample_relative."""
 
 
 def distributions(stage: Stage) -> dict[str, BaseDistribution]:
@@ -48,7 +56,8 @@ def parameters(stage: Stage, record: Record) -> dict[str, float | int]:
 def sampler(stage: Stage, rule: SearchRule, campaign_seed: int, *draws: int) -> BaseSampler:
     """The rule's sampler, seeded from the campaign's seed and the `draws` made so far.
 
-    A sampler rebuilt with one fixed seed would propose the same point again and again.
+    A sampler rebuilt with one fixed seed would propose the same point again and again. What Optuna warns of each time
+    it makes one, or draws a point aside from its model, is left out: the campaign makes one a draw.
 
     Raises:
         ConfigError: if Optuna has no such sampler, or it cannot be made from a seed alone.
@@ -56,9 +65,9 @@ def sampler(stage: Stage, rule: SearchRule, campaign_seed: int, *draws: int) -> 
     import optuna
 
     kind = getattr(optuna.samplers, rule.sampler, None)
-    known = sorted(n for n in dir(optuna.samplers) if n.endswith("Sampler") and not n.startswith(("Base", "Partial")))
-    if kind is None or rule.sampler not in known:
-        raise ConfigError(f"stage {stage.name} asks for sampler {rule.sampler}; Optuna has {', '.join(known)}")
+    if kind is None or rule.sampler not in sampler_names():
+        usable = [name for name in sampler_names() if _is_usable(stage, rule, campaign_seed, name)]
+        raise ConfigError(f"stage {stage.name} asks for sampler {rule.sampler}; here work {', '.join(usable)}")
     drawn = () if rule.sampler in FIXED_SEED_SAMPLERS else draws
     options: dict[str, Any] = {"seed": int(content_hash([campaign_seed, stage.name, *drawn], digits=8), 16)}
     if rule.sampler == "TPESampler":
@@ -66,11 +75,57 @@ def sampler(stage: Stage, rule: SearchRule, campaign_seed: int, *draws: int) -> 
     if drawn != draws:  # what the fixed sequence leaves to chance must not be fixed with it
         free = int(content_hash([campaign_seed, stage.name, *draws], digits=8), 16)
         options["independent_sampler"] = optuna.samplers.RandomSampler(seed=free)
+    if rule.sampler in WARN_EACH_DRAW:
+        options["warn_independent_sampling"] = False
     try:
-        made: BaseSampler = kind(**options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            made: BaseSampler = kind(**options)
     except (TypeError, ImportError, ValueError) as error:
-        raise ConfigError(f"stage {stage.name} cannot use sampler {rule.sampler}: {error}; try TPESampler") from None
+        raise unusable(stage, rule, error) from None
     return made
+
+
+def sampler_names() -> list[str]:
+    """The samplers of the installed Optuna."""
+    import optuna
+
+    return sorted(n for n in dir(optuna.samplers) if n.endswith("Sampler") and not n.startswith(("Base", "Partial")))
+
+
+def try_out(stage: Stage, rule: SearchRule, campaign_seed: int) -> None:
+    """Two points drawn of a study in memory, the second with a result to learn from.
+
+    Raises:
+        ConfigError: if the sampler cannot be made, or cannot draw from the stage's ranges.
+    """
+    import optuna
+
+    if rule.sampler in SAMPLERS_OF_TWO and len(stage.knobs) < 2:
+        raise ConfigError(f"stage {stage.name}: {rule.sampler} draws a single knob at random; try TPESampler")
+    space = distributions(stage)
+    study = optuna.create_study(direction="maximize", sampler=sampler(stage, rule, campaign_seed))
+    for result in (0.0, 1.0):
+        try:
+            drawn = study.ask(space)
+        except Exception as error:  # whatever a sampler meets in these ranges or does not find installed
+            raise unusable(stage, rule, error) from None
+        study.tell(drawn, result)
+
+
+def unusable(stage: Stage, rule: SearchRule, error: Exception) -> ConfigError:
+    """The message about a sampler that raised this."""
+    if isinstance(error, ImportError):
+        return ConfigError(f"stage {stage.name}: sampler {rule.sampler} needs the Python package {error.name}")
+    return ConfigError(f"stage {stage.name} cannot use sampler {rule.sampler}: {error}; try TPESampler")
+
+
+def _is_usable(stage: Stage, rule: SearchRule, campaign_seed: int, name: str) -> bool:
+    try:
+        try_out(stage, replace(rule, sampler=name), campaign_seed)
+    except ConfigError:
+        return False
+    return True
 
 
 def describe(stage: Stage) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """`price`: what a campaign may still cost, before it starts: trials, hours and GPU-hours a stage, best and worst case.
 
-Times are those of trials of this campaign, or of an earlier one that count here; without one they are said to be unknown.
-Starting verl comes on top.
+Times are those of trials of this campaign, or of an earlier one that count here; without one they are said to be
+unknown. Starting verl comes on top.
 """
 
 from __future__ import annotations

@@ -211,6 +211,14 @@ _OBJECTIVES: dict[str, Callable[[Stage, Finished], Score]] = {
 }
 
 
+OPTIONS = {
+    speed_to_level.__name__: ("level",),
+    reward_in_band.__name__: ("kl_band_high",),
+    height_and_smoothness.__name__: ("roughness_weight",),
+}
+"""What an objective reads of `objective_options`, all of it numbers; the others read nothing."""
+
+
 def names() -> tuple[str, ...]:
     """The objectives that a stage can name without an import path."""
     return (*_PER_SECOND, *_OBJECTIVES)
