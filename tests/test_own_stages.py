@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -79,12 +80,12 @@ def test_a_rule_and_an_objective_of_ones_own_by_import_path_after_another_stage(
     assert winner.choice.score.value == records[0].finished.curve.score[-1]
 
 
-def after_minibatch(root: Path):
+def after_minibatch(root: Path, text: str = OWN):
     """The stage with its own code, on top of a first one."""
-    (root / "sweeps" / "clip.yaml").write_text(OWN)
+    (root / "sweeps" / "clip.yaml").write_text(text)
     config = compose([*REHEARSED, f"runs={root / 'runs'}", "stage=minibatch"], root)
     wiring.run_campaign(config, to_plan(config))
-    return run(root, OWN, "stage=clip")
+    return run(root, text, "stage=clip")
 
 
 @pytest.mark.parametrize(
@@ -101,3 +102,14 @@ def test_a_file_that_cannot_work_is_named_with_the_key(root, old, new, says):
     (root / "sweeps" / "clip.yaml").write_text(text)
     with pytest.raises(ConfigError, match=says):
         to_plan(compose([], root))
+
+
+def test_the_example_of_the_documentation_runs(root, monkeypatch):
+    page = (ROOT / "docs" / "own-stages.md").read_text()
+    blocks = {kind: re.search(rf"```{kind}\n(.*?)```", page, flags=re.S).group(1) for kind in ("yaml", "python")}
+    (root / "clip_rules.py").write_text(blocks["python"])
+    monkeypatch.syspath_prepend(root)
+    winner, records = after_minibatch(root, blocks["yaml"])
+    assert winner.choice.reason == "the highest of three"
+    assert [r.settings.get("actor_rollout_ref.actor.clip_ratio_low") for r in records] == [None, 0.1, 0.4]
+    assert winner.choice.score.value == max(r.finished.curve.score[-1] for r in records)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sweep.core.decision import Ask, Decision, Freeze, Halt, Launch, Wait
+from sweep.core.decision import Decision, Freeze
 from sweep.core.outcome import Finished
 from sweep.core.progress import Progress, Record
 from sweep.core.stage import BracketRule, ConfirmRule, CustomRule, EtaRule, LadderRule, SearchRule, Stage
 from sweep.core.winner import Score
-from sweep.errors import ConfigError
-from sweep.stages import bracket, confirm, eta, ladder, machines, objective, search
+from sweep.stages import answers, bracket, confirm, eta, ladder, machines, objective, search
 from sweep.stages.user_code import call
 
 
@@ -41,13 +40,8 @@ def _by_rule(stage: Stage, progress: Progress) -> Decision:
         case SearchRule():
             return search.decide(stage, stage.rule, progress)
         case CustomRule(import_path):
-            decision = call(stage, "rule", import_path, stage, progress)
-            if not isinstance(decision, Launch | Ask | Wait | Freeze | Halt):  # the loop would ask it for ever
-                raise ConfigError(
-                    f"stage {stage.name}: rule {import_path} must return one of sweep.core.decision's decisions, "
-                    f"got {decision!r}"
-                )
-            return decision
+            answer = call(stage, "rule", import_path, stage, progress)
+            return answers.checked(f"stage {stage.name}: rule {import_path}", progress, answer)
 
 
 def score(stage: Stage, finished: Finished, baselines: Iterable[Record], seeds: Sequence[int]) -> Score:
