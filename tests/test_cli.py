@@ -150,6 +150,33 @@ def test_a_reader_that_leaves_early_costs_neither_the_campaign_nor_its_exit_code
     assert (tmp_path / "runs" / "piped" / "summary.json").exists()
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("sweep", "--help"),
+        ("sweep", "--version"),
+        ("sweep.freeze", "--help"),
+        ("sweep.ui", "--help"),
+        ("sweep.preflight", "--help"),
+        ("sweep.diagnose", "--help"),
+        ("sweep.doctor", "--help"),
+        ("sweep.pressure", "--help"),
+        ("sweep.preflight", "--no-verl", "algorithm.lam=0.97"),
+    ],
+)
+def test_what_is_printed_for_a_reader_that_is_gone_is_no_error(asked: tuple[str, ...], tmp_path: Path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", *asked], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=120, cwd=tmp_path
+        )
+    finally:
+        os.close(writing)
+    assert "BrokenPipe" not in done.stderr, done.stderr
+    assert done.returncode in (0, 2)
+
+
 def test_a_request_that_cannot_work_leaves_no_folder_behind(tmp_path: Path):
     for wrong in ("earlier=nobody", "tracking=http://127.0.0.1:9", "storage=postgresql://127.0.0.1:9/x"):
         done = sweep("engine=rehearsal", f"runs={tmp_path / 'runs'}", "campaign=refused", wrong, cwd=tmp_path)

@@ -1,8 +1,22 @@
-"""Types of command-line arguments, for `argparse`: `count`, `size`."""
+"""Command lines by `argparse`: `Parser`, and the types of arguments `count` and `size`."""
 
 from __future__ import annotations
 
 import argparse
+from typing import IO
+
+from sweep.report.progress import say
+
+
+class Parser(argparse.ArgumentParser):
+    """Its help may be read by somebody who leaves early (`--help | head -1`)."""
+
+    def print_help(self, file: IO[str] | None = None) -> None:  # type: ignore[override]
+        """Print the help to the file, or for people."""
+        if file is None:
+            say(self.format_help().rstrip("\n"))
+        else:
+            super().print_help(file)
 
 
 def count(text: str) -> int:

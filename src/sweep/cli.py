@@ -96,15 +96,17 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    from sweep.report.progress import say
+
     flags = [a for a in arguments if a.startswith("-")]
     overrides = [a for a in arguments if not a.startswith("-")]
     if {"--help", "-h"} & set(flags):
-        print(HELP)
+        say(HELP)
         return DONE
     if "--version" in flags:
         from sweep import __version__
 
-        print(__version__)
+        say(__version__)
         return DONE
     if {"-m", "--multirun"} & set(flags):
         raise ConfigError(

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweep.arguments import count
+from sweep.arguments import Parser, count
 from sweep.errors import ConfigError, SweepError
+from sweep.report.progress import say
 
 if TYPE_CHECKING:
     from sweep.health.diagnosis import Diagnosis
@@ -82,9 +83,9 @@ def _diagnose(options: argparse.Namespace) -> int:
         for path, (run, facts, diagnosis) in zip(_figure_paths(options.figure, len(found)), found, strict=True):
             write_figure(path, Evidence.of(run.table, facts, limits), diagnosis, run.label)
     if options.json:
-        print(json.dumps({"version": JSON_VERSION, "runs": [_as_json(run, d) for run, _, d in found]}, indent=2))
+        say(json.dumps({"version": JSON_VERSION, "runs": [_as_json(run, d) for run, _, d in found]}, indent=2))
     else:
-        print("\n\n".join(as_text(run, diagnosis) for run, _, diagnosis in found))
+        say("\n\n".join(as_text(run, diagnosis) for run, _, diagnosis in found))
     bad = any(f.severity is not Severity.INFO for _, _, d in found for f in d.findings)
     return EXIT_FOUND if bad else 0
 
@@ -156,7 +157,7 @@ def _pairs(items: Sequence[str], option: str) -> dict[str, str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m sweep.diagnose",
         description="Say what a verl run's log shows: the three-metric screen over the last 500 steps and more.",
         epilog="Exit code: 0 nothing worse than a remark, 1 something is, 2 the log cannot be read.",

@@ -12,6 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from sweep.arguments import Parser
+from sweep.report.progress import say
+
 if TYPE_CHECKING:
     from sweep.health.doctor import Diagnosis
 
@@ -44,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as problem:
         print(f"error: {options.log} cannot be read: {problem.strerror or problem}", file=sys.stderr)
         return EXIT_UNREADABLE
-    print(json.dumps(diagnosis.to_json(), indent=2, default=str) if options.json else as_text(diagnosis))
+    say(json.dumps(diagnosis.to_json(), indent=2, default=str) if options.json else as_text(diagnosis))
     return 0 if diagnosis.counts_as_result else EXIT_FAILURE
 
 
@@ -76,7 +79,7 @@ def as_text(diagnosis: Diagnosis) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m sweep.doctor", description=(__doc__ or "").strip())
+    parser = Parser(prog="python -m sweep.doctor", description=(__doc__ or "").strip())
     parser.add_argument("log", help="console log of a verl run; - reads standard input")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--total-steps", type=int, help="steps that the run should have reached")

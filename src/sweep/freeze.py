@@ -14,6 +14,7 @@ from sweep.core.plan import CampaignPlan
 from sweep.core.winner import Winner
 from sweep.errors import ConfigError, SweepError
 from sweep.report.columns import columns
+from sweep.report.progress import say
 
 HELP = """\
 usage: python -m sweep.freeze [list | explain STAGE | unfreeze STAGE] [KEY=VALUE ...]
@@ -31,10 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code of the command line."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     if {"-h", "--help"} & set(given):
-        print(HELP)
+        say(HELP)
         return 0
     try:
-        print(_run(given))
+        say(_run(given))
     except SweepError as error:
         print(f"sweep.freeze: {error}", file=sys.stderr)
         return error.exit_code

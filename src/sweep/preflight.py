@@ -12,8 +12,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sweep.arguments import count, size
+from sweep.arguments import Parser, count, size
 from sweep.errors import SweepError
+from sweep.report.progress import say
 
 if TYPE_CHECKING:
     from sweep.engines.verl.facts import Machine
@@ -35,9 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     worst = verdict(findings)
     if options.json:
         content = {"verdict": worst.value, "findings": [finding.to_json() for finding in findings]}
-        print(json.dumps(content, indent=2, default=str))
+        say(json.dumps(content, indent=2, default=str))
     else:
-        print(as_text(findings, quiet=options.quiet))
+        say(as_text(findings, quiet=options.quiet))
     return EXIT_CONFIG if worst is Severity.ERROR else 0
 
 
@@ -99,7 +100,7 @@ def _machine(options: argparse.Namespace) -> Machine:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m sweep.preflight", description=(__doc__ or "").strip())
+    parser = Parser(prog="python -m sweep.preflight", description=(__doc__ or "").strip())
     parser.add_argument("overrides", nargs="*", help="verl settings as key=value, in Hydra's grammar")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quiet", action="store_true", help="leave out remarks")

@@ -22,8 +22,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sweep.arguments import count
+from sweep.arguments import Parser, count
 from sweep.errors import ConfigError, SweepError
+from sweep.report.progress import say
 
 if TYPE_CHECKING:
     from sweep.engines.vllm.pressure_run import PressureReport, TakeSamples
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("error: interrupted; everything that was started has been ended", file=sys.stderr)
         return INTERRUPTED
-    print(json.dumps(report.to_json(), indent=2) if options.json else report.as_text())
+    say(json.dumps(report.to_json(), indent=2) if options.json else report.as_text())
     return PASSES if report.passed else FAILS
 
 
@@ -186,7 +187,7 @@ def _terminate(number: int, frame: object) -> NoReturn:
 def _parser() -> argparse.ArgumentParser:
     from sweep.health.pressure_verdict import DEFAULT, MAX_TOKENS, REQUESTS
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m sweep.pressure", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweep.errors import ConfigError, SweepError
+from sweep.report.progress import say
 
 OPTIONS = {"campaign": "", "runs": "runs", "view": "mlflow", "host": "127.0.0.1", "port": "5000"}
 MOST_PORT = 65535
@@ -21,14 +22,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Replace this process by the server."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     if {"-h", "--help"} & set(given):
-        print(f"usage: python -m sweep.ui campaign=NAME\n\n{__doc__}")
+        say(f"usage: python -m sweep.ui campaign=NAME\n\n{__doc__}")
         return 0
     try:
         command = server_command(given)
     except SweepError as error:
         print(f"sweep.ui: {error}", file=sys.stderr)
         return error.exit_code
-    print("serving", " ".join(command[1:]), flush=True)
+    say(f"serving {' '.join(command[1:])}")
     os.execv(command[0], command)
 
 
