@@ -39,6 +39,11 @@ MOST_SEED = 2**32 - 1
 ENGINES = ("verl", "rehearsal")
 RETEST, CONFIRM = "retest", "confirm"
 """The stages that `confirm:` switches."""
+SWITCHES = {
+    RETEST: ("confirm.retest=false", "confirm.retest=true"),
+    CONFIRM: ("confirm.seeds=0", "confirm.seeds=N with N of 1 or more"),
+}
+"""What leaves such a stage out, and what takes it in."""
 
 
 def compose(overrides: Sequence[str], root: Path = ROOT) -> CampaignConfig:
@@ -109,7 +114,7 @@ def to_plan(config: CampaignConfig) -> CampaignPlan:
         name=config.campaign,
         folder=str(folder),
         stages=stages,
-        wanted=_wanted(config.stage, stages),
+        wanted=_wanted(config, stages),
         base=base,
         model=model,
         seeds=tuple(config.seed + i for i in range(max(1, config.budget.seeds))),
@@ -250,10 +255,13 @@ def _in_order(stages: list[Stage]) -> tuple[Stage, ...]:
     return tuple(placed.values())
 
 
-def _wanted(asked: str, stages: tuple[Stage, ...]) -> tuple[str, ...]:
-    names = tuple(s.name for s in stages)
+def _wanted(config: CampaignConfig, stages: tuple[Stage, ...]) -> tuple[str, ...]:
+    asked, names = config.stage, tuple(s.name for s in stages)
     if asked == ALL_STAGES:
         return names
+    if asked in config.stages and asked not in names:
+        off, on = SWITCHES[asked]
+        raise ConfigError(f"stage {asked} was asked for, but {off} leaves it out; give {on}")
     if asked not in names:
         raise ConfigError(f"stage must be one of {', '.join((*names, ALL_STAGES))}, got {asked!r}")
     return (asked,)

@@ -21,9 +21,19 @@ def parse_settings(lines: object, where: str) -> list[tuple[str, object]]:
         try:
             parsed = parser.parse_override(line)
         except HydraException as error:
-            raise ConfigError(f"{where}: cannot read {line!r} as key=value: {str(error).splitlines()[0]}") from error
+            raise ConfigError(f"{where}: cannot read {line!r} as key=value; {_advice(line)}") from error
         if parsed.is_delete() or parsed.is_sweep_override() or parsed.package is not None:
             raise ConfigError(f"{where}: a verl setting is a plain key=value (with + to add a key), got {line!r}")
         plus = "+" if parsed.is_add() or parsed.is_force_add() else ""
         pairs.append((plus + parsed.key_or_group, parsed.value()))
     return pairs
+
+
+def _advice(line: str) -> str:
+    """What is wrong with a line that is no setting, without the parser's own words."""
+    key, equals, value = line.partition("=")
+    if not line.strip():
+        return "the entry is empty; leave it out"
+    if not equals or not key.strip():
+        return "write it as in trainer.test_freq=50"
+    return f"quote a value with other signs than letters, digits and _-./:+%, as in {key}='{value}'"

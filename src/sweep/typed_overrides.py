@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 from sweep.errors import ConfigError
 
-QUOTED = "a value with other signs than letters, digits and _-./:+% is quoted twice, as in 'campaign=\"my, name\"'"
+QUOTED = "a value with other signs than letters, digits and _-./:+% is quoted twice, as in 'runs=\"my, runs\"'"
+NAMES = ("campaign", "earlier")
+"""Settings whose value is a campaign's name, which no quotes widen."""
 VERL = "each entry of the list is quoted, as in 'verl=[\"trainer.test_freq=50\"]'"
 
 
@@ -45,14 +47,25 @@ def unknown_key(key: str, known: Sequence[str]) -> str:
     """The message about a key that the configuration lacks, with the nearest that it has."""
     if key in known:
         return f"{key} has no such entry yet; add it with +, as in '+{key}.NAME=VALUE'"
+    if not known:
+        return f"no setting is called {key}: conf/config.yaml holds none; put the file back"
     near = difflib.get_close_matches(key, known, n=3)
     hint = f"; nearest: {', '.join(near)}" if near else ""
     added = f"; a constant that its file leaves to the default is added with +: +{key}=VALUE"
     return (
-        f"no setting is called {key}{hint}{added if key.startswith('stages.') else ''}; "
+        f"no setting is called {key}{hint}{added if _is_of_a_stage(key, known) else ''}; "
         "python -m sweep --cfg shows every key"
     )
 
 
+def _is_of_a_stage(key: str, known: Sequence[str]) -> bool:
+    """Whether the key lies in the section of a stage that there is; in another it would make a stage of nothing else."""
+    section, _, rest = key.partition(".")
+    name = rest.partition(".")[0]
+    return section == "stages" and any(k.startswith(f"stages.{name}.") for k in known)
+
+
 def _advice(key: str) -> str:
+    if key in NAMES:
+        return f"{key} takes letters, digits, '.', '_' and '-' alone"
     return VERL if key.lstrip("+").split(".")[-1] == "verl" else QUOTED

@@ -7,8 +7,10 @@ import sqlite3
 import threading
 from pathlib import Path
 
+import optuna
 import pytest
 import sqlalchemy as sa
+from optuna.exceptions import StorageInternalError
 
 from sweep.adapters.redaction import redacted, scrubbed, without_secrets
 from sweep.adapters.storage import (
@@ -197,3 +199,37 @@ def test_two_campaigns_can_make_one_new_database_at_once(tmp_path: Path) -> None
 )  # fmt: skip
 def test_any_text_is_shown_without_its_secrets(text: str, shown: str) -> None:
     assert scrubbed(text) == shown
+
+
+@pytest.fixture
+def unwritable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A storage with a study in a folder that nobody may write to, as of a file system mounted to read only."""
+    path = tmp_path / "a b" / "optuna.db"
+    storage = open_storage(f"sqlite:///{path}")
+    storage.create_new_study([optuna.study.StudyDirection.MAXIMIZE], "a1/kl")
+    storage.remove_session()
+    storage.engine.dispose()
+    path.with_name(".optuna.db.lock").unlink()
+    monkeypatch.setattr("sweep.adapters.storage._is_writable", lambda _: False)
+    return path
+
+
+def test_what_cannot_be_written_is_read_and_neither_written_nor_locked(unwritable: Path) -> None:
+    before = unwritable.read_bytes()
+    storage = open_storage(f"sqlite:///{unwritable}", reader=True)
+    assert [s.study_name for s in storage.get_all_studies()] == ["a1/kl"]
+    with pytest.raises(StorageInternalError):
+        storage.create_new_study([optuna.study.StudyDirection.MAXIMIZE], "a1/more")
+    storage.remove_session()
+    storage.engine.dispose()
+    assert unwritable.read_bytes() == before
+    assert not unwritable.with_name(".optuna.db.lock").exists()
+
+
+def test_a_file_without_a_campaign_that_cannot_be_written_is_named(unwritable: Path) -> None:
+    sqlite3.connect(unwritable.with_name("other.db")).close()
+    unwritable.with_name("other.db").touch()
+    with pytest.raises(
+        StoreError, match=r"other\.db cannot be read: no such table: studies; give the storage of a camp"
+    ):
+        open_storage(f"sqlite:///{unwritable.with_name('other.db')}", reader=True)

@@ -36,7 +36,7 @@ def campaigns(url: str) -> tuple[str, ...]:
     Raises:
         StoreError: if the storage cannot be opened.
     """
-    storage = open_storage(url)
+    storage = open_storage(url, reader=True)
     try:
         return tuple(sorted({campaign for campaign, _ in _studies(storage)}))
     finally:
@@ -110,7 +110,8 @@ class OptunaStore:
             log.warning("%s", risk)
         lease = Lease.take(url, campaign) if driver else None
         try:
-            return cls(open_storage(url), campaign, seed, lease, patience_seconds, earlier, engine)
+            storage = open_storage(url, reader=not driver)
+            return cls(storage, campaign, seed, lease, patience_seconds, earlier, engine)
         except BaseException:
             if lease is not None:
                 lease.release()

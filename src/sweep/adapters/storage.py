@@ -9,13 +9,15 @@ from __future__ import annotations
 import fcntl
 import importlib.util
 import logging
+import os
 import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 from sweep.adapters.redaction import redacted
 from sweep.errors import StoreError
@@ -59,8 +61,10 @@ def with_driver(url: str) -> str:
     return f"postgresql+{driver}://{rest}"
 
 
-def open_storage(url: str) -> BaseStorage:
+def open_storage(url: str, *, reader: bool = False) -> BaseStorage:
     """Optuna's storage behind the URL, its tables made if missing.
+
+    For a `reader` a SQLite file that cannot be written, as on a file system mounted to read only, will do.
 
     Raises:
         StoreError: if it cannot be opened; names what would work and shows no secret.
@@ -69,6 +73,10 @@ def open_storage(url: str) -> BaseStorage:
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     url = with_driver(url)
+    path = sqlite_path(url)
+    if reader and path is not None and path.is_file() and not _is_writable(path):
+        only_read = _read_only_url(path)
+        return _explained(url, lambda: optuna.storages.RDBStorage(only_read, skip_table_creation=True))
     arguments = _engine_arguments(url)
     with table_maker_alone(url):
         return _explained(url, lambda: _twice(lambda: optuna.storages.RDBStorage(url, engine_kwargs=arguments)))
@@ -174,6 +182,30 @@ def sqlite_path(url: str) -> Path | None:
     if parsed.database in (None, "", ":memory:"):
         raise StoreError("storage sqlite:// without a file would lose every trial; try sqlite:////folder/optuna.db")
     return Path(str(parsed.database)).absolute()
+
+
+def _is_writable(path: Path) -> bool:
+    """Whether SQLite can write to the file, and beside it, where it keeps what is not yet in the file."""
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+
+
+def _read_only_url(path: Path) -> str:
+    """The URL by which the file is read and nothing is written beside it.
+
+    `mode=ro` reads what a driver has not yet put into the file, which lies beside it; where that is not there it cannot
+    be made, and the file, which is then whole, is opened as one that does not change. Source: SQLite, "Read-Only WAL
+    Databases".
+    """
+    error: Exception | None = None
+    for mode in ("mode=ro", "immutable=1"):
+        address = f"file:{quote(str(path))}?{mode}"
+        try:
+            with closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS)) as connection:
+                connection.execute("SELECT count(*) FROM studies")
+            return f"sqlite:///{address}&uri=true"
+        except sqlite3.Error as refused:
+            error = refused
+    raise StoreError(f"storage sqlite:///{path} cannot be read: {error}; give the storage of a campaign that was begun")
 
 
 DAMAGED = "not a database|malformed|disk image"

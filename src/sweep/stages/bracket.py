@@ -252,7 +252,7 @@ def _compared(desk: _Desk, knob: Knob, walked: Walked) -> str:
     """Where the knob ended, and what that says of where it began."""
     best, before = walked.best, walked.start
     if best.arm.settings == before.arm.settings:
-        return f"{desk.shown(knob, best)} stays, scored {best.score.value:.5g}"
+        return f"{desk.shown(knob, best)} stays, scored {best.score.value:.5g}{_all_broken(walked)}"
     if not best.score.value < before.score.value:
         why = ""
     elif any(v.arm.settings == before.arm.settings for v in walked.values):
@@ -268,6 +268,14 @@ def _safe_range(desk: _Desk, walks: list[Walked]) -> tuple[str, ...]:
         return ()
     rule = desk.rule.article or EtaRule()
     return tuple(eta.range_notes(desk.stage, rule, desk.progress, walks[0].values))
+
+
+def _all_broken(walked: Walked) -> str:
+    """That no value was free to win, the one that is held included, if so: nothing was really compared."""
+    tried = (walked.start, *walked.values)
+    if not all(m.broken for m in tried):
+        return ""
+    return f", though every value tried, itself included, breaks a constraint ({'; '.join(walked.start.broken)})"
 
 
 def _article(desk: _Desk, best: Measured) -> tuple[str, ...]:
