@@ -291,7 +291,8 @@ def test_what_a_stage_measures_is_part_of_what_its_winner_stands_on():
         (["guards.stop_on=KL"], r"guards.stop_on must be a list such as \[a,b\], got 'KL'"),
         (["confirm=3"], "confirm must be a section with keys of its own, got '3'"),
         (["earlier=x", "campaign=x"], "earlier must name another campaign"),
-        (["campaign=ä"], r"cannot read 'campaign=ä' as KEY=VALUE; .*quoted twice"),
+        (["campaign=ä"], r"cannot read 'campaign=ä' as KEY=VALUE; campaign takes letters"),
+        (["runs=ä"], r"cannot read 'runs=ä' as KEY=VALUE; .*quoted twice"),
         (["verl=[trainer.test_freq=50]"], r"cannot read .*each entry of the list is quoted"),
         (["stage=minibatch,kl"], "stage has several values in 'stage=minibatch,kl', and a campaign takes one"),
         (["resume"], "cannot read 'resume': settings are KEY=VALUE"),
@@ -360,6 +361,15 @@ def test_what_a_stage_measures_is_part_of_what_its_winner_stands_on():
             ["stages.kl.rule=search", "stages.kl.budget.trials=2"],
             r"2 points, which with the baseline are more than budget\.trials=2; give budget\.trials=3",
         ),
+        (
+            ["stage=confirm", "confirm.seeds=0"],
+            r"stage confirm was asked for, but confirm\.seeds=0 leaves it out; give",
+        ),
+        (["stage=retest"], r"confirm\.retest=false leaves it out; give confirm\.retest=true"),
+        (["stages.minibach.budget.trials=3"], r"nearest: stages\.minibatch\.budget\.trials.*; python -m sweep --cfg"),
+        (["campaign=ü"], r"campaign takes letters, digits, '\.', '_' and '-' alone"),
+        (['verl=[""]'], "cannot read '' as key=value; the entry is empty; leave it out"),
+        (['verl=["data.prompt_key=ü ñ"]'], r"quote a value with other signs .* as in data\.prompt_key='ü ñ'"),
         (["+stages.kl.knobs.kl_coef.integer=true"], r"no whole number lies within 0\.0005 to "),
     ],
 )
@@ -367,6 +377,20 @@ def test_bad_input_gets_one_clear_message(overrides: list[str], says: str):
     with pytest.raises(ConfigError, match=says) as caught:
         to_plan(compose(overrides))
     assert "\n" not in str(caught.value)
+
+
+def test_a_misspelled_stage_is_not_to_be_added_as_one_of_its_own():
+    with pytest.raises(ConfigError, match="no setting is called") as caught:
+        compose(["stages.minibach.budget.trials=3"])
+    assert "+stages" not in str(caught.value)
+
+
+def test_an_empty_configuration_is_named(tmp_path: Path):
+    shutil.copytree(ROOT / "conf", tmp_path / "conf")
+    (tmp_path / "sweeps").mkdir()
+    (tmp_path / "conf" / "config.yaml").write_text("")
+    with pytest.raises(ConfigError, match=r"config\.yaml is empty; put the project's own back"):
+        compose(["engine=rehearsal"], tmp_path)
 
 
 def test_every_option_that_an_objective_reads_is_known_to_the_check():

@@ -62,6 +62,8 @@ def compose(overrides: Sequence[str], root: Path = ROOT) -> CampaignConfig:
 
     check_overrides(overrides)
     try:
+        if not OmegaConf.load(root / "conf" / "config.yaml"):
+            raise ConfigError(f"{root / 'conf' / 'config.yaml'} is empty; put the project's own back in its place")
         GlobalHydra.instance().clear()
         offer(root / "sweeps")
         OmegaConf.register_new_resolver("least", min, replace=True)

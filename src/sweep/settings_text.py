@@ -21,7 +21,7 @@ def parse_settings(lines: object, where: str) -> list[tuple[str, object]]:
         try:
             parsed = parser.parse_override(line)
         except HydraException as error:
-            raise ConfigError(f"{where}: cannot read {line!r} as key=value; {_advice(line)}") from error
+            raise ConfigError(f"{where}: cannot read {line!r} as key=value; {advice(line)}") from error
         if parsed.is_delete() or parsed.is_sweep_override() or parsed.package is not None:
             raise ConfigError(f"{where}: a verl setting is a plain key=value (with + to add a key), got {line!r}")
         plus = "+" if parsed.is_add() or parsed.is_force_add() else ""
@@ -29,7 +29,7 @@ def parse_settings(lines: object, where: str) -> list[tuple[str, object]]:
     return pairs
 
 
-def _advice(line: str) -> str:
+def advice(line: str) -> str:
     """What is wrong with a line that is no setting, without the parser's own words."""
     key, equals, value = line.partition("=")
     if not line.strip():

@@ -47,8 +47,6 @@ def unknown_key(key: str, known: Sequence[str]) -> str:
     """The message about a key that the configuration lacks, with the nearest that it has."""
     if key in known:
         return f"{key} has no such entry yet; add it with +, as in '+{key}.NAME=VALUE'"
-    if not known:
-        return f"no setting is called {key}: conf/config.yaml holds none; put the file back"
     near = difflib.get_close_matches(key, known, n=3)
     hint = f"; nearest: {', '.join(near)}" if near else ""
     added = f"; a constant that its file leaves to the default is added with +: +{key}=VALUE"
@@ -59,7 +57,7 @@ def unknown_key(key: str, known: Sequence[str]) -> str:
 
 
 def _is_of_a_stage(key: str, known: Sequence[str]) -> bool:
-    """Whether the key lies in the section of a stage that there is; in another it would make a stage of nothing else."""
+    """Whether the key lies in the section of a stage that there is; in another it would make a stage of its own."""
     section, _, rest = key.partition(".")
     name = rest.partition(".")[0]
     return section == "stages" and any(k.startswith(f"stages.{name}.") for k in known)

@@ -13,7 +13,7 @@ from sweep.core import verl_keys as keys
 from sweep.core.decision import Freeze, Halt, Launch, Wait
 from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.progress import Progress, Record
-from sweep.core.stage import BracketRule, EtaRule, Knob, Stage, StageBudget
+from sweep.core.stage import BracketRule, Constraint, EtaRule, Knob, Stage, StageBudget
 from sweep.core.trial import Trial
 from sweep.stages import decide, score
 from tests.stages.histories import died, line, nan_run, play
@@ -299,3 +299,10 @@ def test_a_value_held_outside_the_range_stays_unless_the_peak_of_the_walk_beats_
     assert "lr 2e-05 lies outside 5e-07 to 5e-06" in choice.notes
     assert "fixed settings" not in choice.reason
     assert choice.score.value >= choice.baseline_score.value
+
+
+def test_a_baseline_that_stays_since_everything_breaks_a_constraint_says_so():
+    stage = replace(minibatch(), constraints=(Constraint("score", "max", high=0.0),))
+    played = play(stage, BASE, lambda proposal, settings: line(0.4, 1.0))
+    assert played.choice.settings == NOTHING
+    assert "every value tried, itself included, breaks a constraint (max score 0.5 is over 0)" in played.choice.reason

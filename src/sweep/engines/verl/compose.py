@@ -22,6 +22,7 @@ from sweep.errors import ConfigError
 from sweep.health.preflight.facts import UnknownKey
 from sweep.health.preflight.settings import MISSING
 from sweep.health.preflight.suggest import suggest
+from sweep.settings_text import advice
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -127,10 +128,13 @@ def _parsed(lines: list[str]) -> list[Override]:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
-    try:
-        return list(OverridesParser.create().parse_overrides(lines))
-    except HydraException as problem:
-        raise ConfigError(f"an override is not in Hydra's grammar: {_one_line(problem)}") from problem
+    parser, found = OverridesParser.create(), []
+    for line in lines:
+        try:
+            found.append(parser.parse_override(line))
+        except HydraException as problem:
+            raise ConfigError(f"an override is not in Hydra's grammar: {line!r}; {advice(line)}") from problem
+    return found
 
 
 def _is_group(entry: Override) -> bool:
