@@ -55,7 +55,7 @@ def test_a_frozen_stage_is_priced_as_frozen(finished: Path) -> None:
     assert row(price(finished, "campaign=a", "stage=kl"), "kl") == ["kl", "frozen", "-", "-", "-"]
 
 
-@pytest.mark.parametrize("changed", ["budget.steps=9", 'verl=["algorithm.lam=0.96"]'])
+@pytest.mark.parametrize("changed", ["budget.steps=7", 'verl=["algorithm.lam=0.96"]'])
 def test_a_plan_says_stale_where_the_run_refuses(finished: Path, changed: str) -> None:
     text = price(finished, "campaign=a", "stage=minibatch", changed)
     assert row(text, "minibatch")[1] == "stale"
