@@ -6,16 +6,18 @@ without stores, runtimes and observers: a rule decides, the world answers, the w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import optuna
 import yaml
+from omegaconf import OmegaConf
 
 from benchmarks.decisions.worlds import BASE, STEPS, WARMUP, World
 from sweep.adapters.search_space import distributions, sampler
+from sweep.config import register_resolvers
 from sweep.core.decision import Ask, Freeze, Halt, Launch, Wait
 from sweep.core.outcome import Finished
 from sweep.core.overrides import Overrides
@@ -54,9 +56,9 @@ def stages(
     """The stages that search as shipped, or with other rules by stage, other seeds an arm, or proven peaks."""
     shipped = yaml.safe_load((ROOT / "conf" / "config.yaml").read_text())["budget"]
     budget = {**shipped, "steps": STEPS, "warmup_steps": WARMUP, "seeds": seeds or shipped["seeds"]}
-    loaded = []
+    filled, loaded = _filled(order, budget), []
     for name in order:
-        content = yaml.safe_load(_filled((ROOT / "sweeps" / f"{name}.yaml").read_text(), budget))
+        content = filled[name]
         content["rule"] = (rules or {}).get(name, content["rule"])
         if "bracket" in content:
             content["bracket"]["prove"] = prove
@@ -64,11 +66,12 @@ def stages(
     return tuple(loaded)
 
 
-def _filled(text: str, budget: Mapping[str, int]) -> str:
-    """The stage file with what it takes from the campaign's budget."""
-    least = str(min(budget["throughput_steps"], budget["steps"]))
-    text = text.replace('"${least:${budget.throughput_steps},${budget.steps}}"', least)
-    return re.sub(r'"\$\{budget\.(\w+)\}"', lambda m: str(budget[m[1]]), text)
+def _filled(names: Sequence[str], budget: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+    """The stage files by name, with what they take from the campaign's budget."""
+    register_resolvers()
+    files = {name: OmegaConf.load(ROOT / "sweeps" / f"{name}.yaml") for name in names}
+    whole = OmegaConf.to_container(OmegaConf.create({"budget": dict(budget), "stages": files}), resolve=True)
+    return whole["stages"]  # type: ignore[call-overload, index, return-value]
 
 
 def play(plan: tuple[Stage, ...], world: World, campaign_seed: int) -> Played:

@@ -66,8 +66,7 @@ def compose(overrides: Sequence[str], root: Path = ROOT) -> CampaignConfig:
             raise ConfigError(f"{root / 'conf' / 'config.yaml'} is empty; put the project's own back in its place")
         GlobalHydra.instance().clear()
         offer(root / "sweeps")
-        OmegaConf.register_new_resolver("least", min, replace=True)
-        OmegaConf.register_new_resolver("band_interval", _band_interval, replace=True)
+        register_resolvers()
         with initialize_config_dir(str(root / "conf"), version_base=None):
             composed = hydra_compose("config", overrides=[*own_stages(root), *overrides])
         typed = OmegaConf.merge(OmegaConf.structured(CampaignConfig), composed)
@@ -79,6 +78,14 @@ def compose(overrides: Sequence[str], root: Path = ROOT) -> CampaignConfig:
         raise ConfigError(readable(error, overrides, lambda: _known_keys(root))) from error
     assert isinstance(config, CampaignConfig)
     return config
+
+
+def register_resolvers() -> None:
+    """What the files in `sweeps/` compute with, `${least:...}` and `${band_interval:...}`."""
+    from omegaconf import OmegaConf
+
+    OmegaConf.register_new_resolver("least", min, replace=True)
+    OmegaConf.register_new_resolver("band_interval", _band_interval, replace=True)
 
 
 def _band_interval(steps: Any, *bounds: int) -> Any:
