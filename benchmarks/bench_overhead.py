@@ -22,7 +22,7 @@ from statistics import median
 
 from sweep.campaign import Campaign
 from sweep.config import compose, to_plan
-from sweep.core.failure import FailureClass
+from sweep.core.failure import Cause, FailureClass
 from sweep.core.overrides import Overrides
 from sweep.core.plan import CampaignPlan
 from sweep.core.stage import Knob, SearchRule, Stage, StageBudget
@@ -126,7 +126,9 @@ def ours() -> float:
         )  # fmt: skip
         store = OptunaStore.open(f"sqlite:///{folder}/optuna.db", "noop", seed=1)
         engine = NoopEngine()
-        fleet = Fleet(engine, folder_of=lambda t: Path(folder) / t.id, classify=lambda log: (FailureClass.UNKNOWN, log))
+        fleet = Fleet(
+            engine, folder_of=lambda t: Path(folder) / t.id, classify=lambda log: Cause(FailureClass.UNKNOWN, log)
+        )
         clock = TrialClock()
         try:
             Campaign(plan, store=store, fleet=fleet, observers=[clock]).run()
@@ -225,7 +227,7 @@ def real_starts(reuse: bool) -> list[float]:
         engine = wiring.start_engine(plan, paths)
         fleet = Fleet(
             engine, folder_of=lambda t: Path(folder) / t.id, reuse=reuse, timeouts=plan.timeouts,
-            classify=lambda log: (FailureClass.UNKNOWN, log[-500:]),
+            classify=lambda log: Cause(FailureClass.UNKNOWN, log[-500:]),
         )  # fmt: skip
         starts: list[float] = []
         try:

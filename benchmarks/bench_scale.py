@@ -25,7 +25,7 @@ import psutil
 from sweep.adapters.optuna_store import OptunaStore
 from sweep.campaign import Campaign
 from sweep.config import compose, to_plan
-from sweep.core.failure import FailureClass
+from sweep.core.failure import Cause, FailureClass
 from sweep.core.overrides import Overrides
 from sweep.core.plan import CampaignPlan
 from sweep.core.stage import Knob, SearchRule, Stage, StageBudget
@@ -187,7 +187,9 @@ def _campaign(trials: int, engine: NoopEngine, meter: Meter) -> None:
             base=Overrides.of({"algorithm.lam": 0.95, "algorithm.kl_ctrl.kl_coef": 0.001}), slots=engine.slots,
         )  # fmt: skip
         store = OptunaStore.open(f"sqlite:///{folder}/optuna.db", "scale", seed=1)
-        fleet = Fleet(engine, folder_of=lambda t: Path(folder) / t.id, classify=lambda log: (FailureClass.UNKNOWN, log))
+        fleet = Fleet(
+            engine, folder_of=lambda t: Path(folder) / t.id, classify=lambda log: Cause(FailureClass.UNKNOWN, log)
+        )
         try:
             Campaign(plan, store=store, fleet=fleet, observers=[meter]).run()
         finally:

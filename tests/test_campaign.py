@@ -11,7 +11,7 @@ import pytest
 from sweep.campaign import Campaign, trial_folder
 from sweep.config import compose, to_plan
 from sweep.core import verl_keys as keys
-from sweep.core.failure import FailureClass
+from sweep.core.failure import Cause, FailureClass
 from sweep.core.outcome import Diverged, Failed, Finished
 from sweep.core.plan import found_by
 from sweep.core.trial import Trial
@@ -80,7 +80,7 @@ class Bench:
         fleet = Fleet(
             engine,
             folder_of=lambda t: trial_folder(self.plan, t),
-            classify=lambda log: (class_of(log), log),
+            classify=lambda log: Cause(class_of(log), log),
             clock=clock,
             sleep=clock.advance,
             reuse=self.reuse,
@@ -236,7 +236,9 @@ def test_a_trial_that_cannot_run_costs_no_runtime_and_is_recorded_as_infeasible(
     bench = Bench(tmp_path)
     clock = FakeClock()
     engine = ScriptedEngine(clock, bench.script)
-    fleet = Fleet(engine, folder_of=lambda t: tmp_path, classify=lambda log: (FailureClass.UNKNOWN, log), clock=clock)
+    fleet = Fleet(
+        engine, folder_of=lambda t: tmp_path, classify=lambda log: Cause(FailureClass.UNKNOWN, log), clock=clock
+    )
     store = MemoryStore()
     campaign = Campaign(
         bench.plan,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.core.failure import FailureClass
+from sweep.core.failure import Cause, FailureClass
 from sweep.core.outcome import Diverged, Failed, Finished
 from sweep.core.overrides import Overrides
 from sweep.core.plan import Timeouts
@@ -28,9 +28,9 @@ def same_tokens(base: Trial, other: Trial) -> bool:
     return base.overrides.get("tokens") == other.overrides.get("tokens")
 
 
-def by_log(log: str) -> tuple[FailureClass, str]:
+def by_log(log: str) -> Cause:
     found = "CUDA out of memory" in log
-    return (FailureClass.OOM_GPU, "the gpu ran out of memory") if found else (FailureClass.UNKNOWN, "")
+    return Cause(FailureClass.OOM_GPU, "the gpu ran out of memory") if found else Cause(FailureClass.UNKNOWN)
 
 
 def fleet_of(engine: ScriptedEngine, *, reuse: bool = True, limits: Timeouts = LIMITS) -> Fleet:

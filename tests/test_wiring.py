@@ -12,6 +12,7 @@ from sweep.adapters.optuna_store import OptunaStore
 from sweep.config import compose, to_plan
 from sweep.core import verl_keys as keys
 from sweep.core.curve import Curve
+from sweep.core.failure import Cause, FailureClass
 from sweep.core.outcome import Finished
 from sweep.core.overrides import NOTHING
 from sweep.core.progress import Proposal
@@ -47,7 +48,7 @@ def test_readings_of_a_gpu_campaign_end_up_in_mlflow_and_its_absent_gpus_are_sai
     monkeypatch.setattr(gpu_nodes, "on_cluster", lambda: samplers)
     store = OptunaStore.open(plan.storage_url, plan.name)
     engine = ScriptedEngine(FakeClock(), lambda trial, cold: Script())
-    fleet = Fleet(engine, folder_of=lambda t: folder / t.id, classify=lambda log: (None, ""))  # type: ignore[arg-type,return-value]
+    fleet = Fleet(engine, folder_of=lambda t: folder / t.id, classify=lambda log: Cause(FailureClass.UNKNOWN))
     monkeypatch.setattr(fleet, "runtime_of", lambda trial_id: "sweep-a")
     stage, trial = plan.stages[0], Trial(plan.base, 1, 3)
     observers = wiring._observers(config, plan, store, fleet)

@@ -17,7 +17,7 @@ from sweep.adapters.optuna_store import OptunaStore
 from sweep.adapters.storage import PATIENCE_SECONDS, open_storage
 from sweep.campaign import Campaign, trial_folder
 from sweep.config import compose, to_plan
-from sweep.core.failure import FailureClass
+from sweep.core.failure import Cause, FailureClass
 from sweep.core.plan import CampaignPlan
 from sweep.core.trial import Trial
 from sweep.engines.rehearsal.engine import RehearsalEngine, RehearsalRuntime
@@ -122,7 +122,7 @@ def drive(plan: CampaignPlan, log: Path, *, die_after: int = 0, seconds: float =
     store = OptunaStore(storage, plan.name, plan.seeds[0], lease, PATIENCE_SECONDS)  # type: ignore[arg-type]
     engine = PacedEngine(plan, log, seconds)
     fleet = Fleet(
-        engine, folder_of=lambda trial: trial_folder(plan, trial), classify=lambda log: (FailureClass.UNKNOWN, log)
+        engine, folder_of=lambda trial: trial_folder(plan, trial), classify=lambda log: Cause(FailureClass.UNKNOWN, log)
     )
     try:
         Campaign(plan, store=store, fleet=fleet, observers=[FrozenFiles(folder, store)]).run()

@@ -9,18 +9,18 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
 from sweep.core.curve import Curve
-from sweep.core.failure import FailureClass
+from sweep.core.failure import Cause, FailureClass
 from sweep.core.outcome import Diverged, Failed, Finished, Outcome
 from sweep.core.trial import Trial
 from sweep.ports import Checkpoint
 
-Classify: TypeAlias = Callable[[str], tuple[FailureClass, str]]
-"""From a runtime's console to the class of the failure and its cause in words (empty if nothing was recognised)."""
+Classify: TypeAlias = Callable[[str], Cause]
+"""From a runtime's console to what it shows of the failure."""
 
 
 @dataclass(slots=True)
@@ -70,11 +70,12 @@ def outcome_of(run: Run, ending: Ending, now: float, log: str, log_path: Path, c
         return Diverged(curve, ending.stopped_by, _wall_seconds(run, curve, now))
     if run.complete:
         return Finished(curve, _wall_seconds(run, curve, now), run.machine)
-    failure_class, cause = _why(run, ending, log, classify)
+    why = _why(run, ending, log, classify)
     where = f"at step {run.last_step} of {trial.steps}" if run.ready or run.rows else "before its first step"
-    message = f"trial {trial.id} ended {where}: {cause}; log: {log_path}"
+    message = f"trial {trial.id} ended {where}: {why.text}; log: {log_path}"
     own = curve.since(run.checkpoint.step + 1) if run.checkpoint else curve  # others paid for the steps before
-    return Failed(failure_class, message, run.last_step, str(log_path), _wall_seconds(run, own, now))
+    wall_seconds = _wall_seconds(run, own, now)
+    return Failed(why.failure_class, message, run.last_step, str(log_path), wall_seconds, why.fix, why.retry, why.abort)
 
 
 def _wall_seconds(run: Run, curve: Curve, now: float) -> float:
@@ -86,15 +87,16 @@ def _wall_seconds(run: Run, curve: Curve, now: float) -> float:
     return max(seen, sum(seconds for seconds in curve.step_seconds if math.isfinite(seconds)))
 
 
-def _why(run: Run, ending: Ending, log: str, classify: Classify) -> tuple[FailureClass, str]:
+def _why(run: Run, ending: Ending, log: str, classify: Classify) -> Cause:
     if ending.silent_seconds is not None:
         doing = "start" if not run.ready else "log a step"
-        return FailureClass.HANG, f"its runtime did not {doing} within {ending.silent_seconds:g} s"
+        return Cause(FailureClass.HANG, f"its runtime did not {doing} within {ending.silent_seconds:g} s")
     own = ending.reusable and ending.error  # such a runtime's console holds what earlier trials left
-    failure_class, cause = classify(ending.error if own else "\n".join(t for t in (log, ending.error) if t))
-    if _ended_from_outside(ending) and failure_class not in OUT_OF_MEMORY:
-        failure_class = FailureClass.ENV_FAULT  # whatever else its console says, that did not end it
-    return failure_class, "; ".join(t for t in (_last_words(ending), cause) if t)
+    seen = classify(ending.error if own else "\n".join(t for t in (log, ending.error) if t))
+    text = "; ".join(t for t in (_last_words(ending), seen.text) if t)
+    if _ended_from_outside(ending) and seen.failure_class not in OUT_OF_MEMORY:
+        return Cause(FailureClass.ENV_FAULT, text)  # whatever else its console says, that did not end it
+    return replace(seen, text=text)
 
 
 def _ended_from_outside(ending: Ending) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 
 from sweep.core.curve import METRICS, Curve
-from sweep.core.failure import FailureClass
+from sweep.core.failure import FailureClass, Retry
 from sweep.core.failure_policy import Again, Break, Settle, after
 from sweep.core.outcome import Diverged, Failed, Finished, from_json, to_json
 from sweep.core.overrides import Overrides
@@ -96,11 +97,11 @@ def test_a_winner_comes_back_from_json():
     assert math.isnan(back.choice.baseline_score.standard_error)
 
 
-def fault(failure_class: FailureClass, last_step: int = 0) -> Failed:
-    return Failed(failure_class, "message", last_step)
+def fault(failure_class: FailureClass, last_step: int = 0, **advice: Any) -> Failed:
+    return Failed(failure_class, "message", last_step, **advice)
 
 
-ENV, HANG = FailureClass.ENV_FAULT, FailureClass.HANG
+ENV, HANG, UNKNOWN = FailureClass.ENV_FAULT, FailureClass.HANG, FailureClass.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -115,10 +116,26 @@ ENV, HANG = FailureClass.ENV_FAULT, FailureClass.HANG
         (fault(FailureClass.SOFTWARE_BUG), [], Settle()),
         (fault(FailureClass.UNKNOWN), [], Settle()),
         (fault(ENV, 7), [fault(ENV, 7)] * 5, Settle()),
+        (fault(UNKNOWN, retry=Retry.SAME), [], Again(0.0)),
+        (fault(UNKNOWN, 4, retry=Retry.RESUME), [fault(ENV)], Again(0.0)),
+        (fault(UNKNOWN, retry=Retry.SAME), [fault(UNKNOWN)], Settle()),
+        (fault(UNKNOWN, retry=Retry.NO), [], Settle()),
+        (fault(ENV, 3, abort=True), [], Again(5.0)),
     ],
 )
 def test_each_class_of_failure_has_its_answer(failure, earlier, step):
     assert after(failure, earlier) == step
+
+
+def test_what_every_trial_would_end_like_breaks_the_campaign_at_once_with_what_would_help():
+    step = after(fault(ENV, abort=True, fix=("lower this", "mend that")), [])
+    assert step == Break("every trial would end like this one: message; try: lower this; or mend that")
+
+
+def test_the_doctors_advice_survives_storage_and_old_failures_have_none():
+    advised = fault(UNKNOWN, fix=("lower this",), retry=Retry.SAME, abort=True)
+    assert from_json(to_json(advised)) == advised
+    assert "fix" not in to_json(fault(UNKNOWN)) and from_json(to_json(fault(UNKNOWN))) == fault(UNKNOWN)
 
 
 def test_the_third_environment_fault_without_a_step_breaks_the_campaign():

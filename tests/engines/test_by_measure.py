@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sweep.core.failure import FailureClass
+from sweep.core.failure import Cause, FailureClass
 from sweep.core.outcome import Finished
 from sweep.core.overrides import Overrides
 from sweep.core.trial import Measure, Trial
@@ -22,7 +22,7 @@ def test_a_fleet_of_one_slot_closes_the_idle_verl_before_it_starts_vllm_and_the_
     rollout = ScriptedEngine(clock, same_base=lambda base, other: other.measure is Measure.ROLLOUT)
     engine = EngineByMeasure(training, rollout)
     fleet = Fleet(
-        engine, folder_of=lambda t: tmp_path / t.id, classify=lambda log: (FailureClass.UNKNOWN, ""), clock=clock
+        engine, folder_of=lambda t: tmp_path / t.id, classify=lambda log: Cause(FailureClass.UNKNOWN, ""), clock=clock
     )
     ends = []
     for trial, open_now in ((TRAINED, (1, 0)), (GENERATED, (0, 1)), (TRAINED, (1, 0))):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweep.core.failure import FailureClass, Retry
-from sweep.health.doctor import Confidence, Evidence, diagnose_log
+from sweep.health.doctor import Confidence, Evidence, classify, diagnose_log
 from sweep.health.doctor_catalog import load_catalog
 
 EXAMPLES = [(failure.code, line) for failure in load_catalog().failures for line in failure.examples]
@@ -487,3 +487,11 @@ def test_long_silence_is_a_hang(silent: float, code: str) -> None:
 def test_silence_at_the_start_is_a_start_that_hangs() -> None:
     found = diagnose_log("Started a local Ray instance.", Evidence(silent_seconds=5000.0))
     assert (found.code, found.failure_class) == ("SILENT_START", FailureClass.HANG)
+
+
+def test_a_campaign_hears_the_class_the_cause_and_what_to_do() -> None:
+    oom = classify("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB.")
+    assert oom.failure_class is FailureClass.OOM_GPU and "1.50 GiB" in oom.text
+    assert len(oom.fix) >= 2 and oom.retry is Retry.NEW_CONFIG and not oom.abort
+    missing = classify(engine_death("ModuleNotFoundError: No module named 'flashinfer'"))
+    assert missing.failure_class is FailureClass.ENV_FAULT and missing.abort

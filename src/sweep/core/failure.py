@@ -1,7 +1,8 @@
-"""`FailureClass`: why a trial ended early, as far as the next decision depends on it."""
+"""`Cause`: why a trial ended early, as far as the next decision depends on it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -26,3 +27,18 @@ class Retry(Enum):
     AFTER_FIX = "after the environment is fixed"
     NEW_CONFIG = "only with another configuration"
     NO = "no"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What a console shows: the class, the cause in words (empty if nothing was recognised), and what would help.
+
+    `fix` is in order of likelihood. `retry` None: nothing is known. `abort`: until somebody has mended it, every trial
+    would end like this.
+    """
+
+    failure_class: FailureClass
+    text: str = ""
+    fix: tuple[str, ...] = ()
+    retry: Retry | None = None
+    abort: bool = False

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sweep.core.failure import FailureClass
+from sweep.core.failure import FailureClass, Retry
 from sweep.core.outcome import Failed, Outcome
 
 ENV_ATTEMPTS = 3
@@ -21,6 +21,9 @@ MOST_ENV_ATTEMPTS = 6
 
 HANG_ATTEMPTS = 2
 """Attempts at a trial that hangs: one retry, since a hang costs a whole time-out. Ours."""
+
+UNKNOWN_ATTEMPTS = 2
+"""Attempts at a trial that ended for no known reason, where the doctor advises the same once more. Ours."""
 
 ENV_WAIT_SECONDS = (5.0, 30.0, 120.0)
 """Waits before the next attempt after an environment fault: bounded, growing. Ours."""
@@ -63,14 +66,17 @@ def after(failure: Failed, earlier: Sequence[Failed], idle_faults: int = 0) -> S
     `idle_faults` counts environment faults before a first step of this trial, this one included, since any trial of
     the campaign last made a step: many trials that fail at once are one fault, not many.
     """
+    if failure.abort and failure.last_step == 0:
+        return Break(f"every trial would end like this one: {failure.said}")
+    alike = 1 + sum(1 for f in earlier if f.failure_class is failure.failure_class)
     if failure.failure_class is FailureClass.HANG:
-        hangs = 1 + sum(1 for f in earlier if f.failure_class is FailureClass.HANG)
-        return Again(0.0) if hangs < HANG_ATTEMPTS else Settle()
+        return Again(0.0) if alike < HANG_ATTEMPTS else Settle()
+    if failure.failure_class is FailureClass.UNKNOWN and failure.retry in (Retry.SAME, Retry.RESUME):
+        return Again(0.0) if alike < UNKNOWN_ATTEMPTS else Settle()
     if failure.failure_class is not FailureClass.ENV_FAULT:
         return Settle()
     if idle_faults >= ENV_ATTEMPTS:
-        return Break(f"{idle_faults} attempts in a row met the same kind of environment fault: {failure.message}")
-    faults = 1 + sum(1 for f in earlier if f.failure_class is FailureClass.ENV_FAULT)
-    if faults >= MOST_ENV_ATTEMPTS:
+        return Break(f"{idle_faults} attempts in a row met the same kind of environment fault: {failure.said}")
+    if alike >= MOST_ENV_ATTEMPTS:
         return Settle()
-    return Again(ENV_WAIT_SECONDS[min(faults, len(ENV_WAIT_SECONDS)) - 1])
+    return Again(ENV_WAIT_SECONDS[min(alike, len(ENV_WAIT_SECONDS)) - 1])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from sweep.core.curve import Curve
-from sweep.core.failure import FailureClass
+from sweep.core.failure import FailureClass, Retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,24 @@ class Diverged:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The trial ended early for a reason outside training; `failure_class` says whether a retry makes sense."""
+    """The trial ended early for a reason outside training; `failure_class` says whether a retry makes sense.
+
+    `fix`, `retry` and `abort` are what the doctor advises (`Cause`).
+    """
 
     failure_class: FailureClass
     message: str
     last_step: int = 0
     log_path: str = ""
     wall_seconds: float = 0.0
+    fix: tuple[str, ...] = ()
+    retry: Retry | None = None
+    abort: bool = False
+
+    @property
+    def said(self) -> str:
+        """The message and what would help."""
+        return f"{self.message}; try: {'; or '.join(self.fix)}" if self.fix else self.message
 
 
 Outcome: TypeAlias = Finished | Diverged | Failed
@@ -58,8 +69,8 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         case Diverged(curve, reason, wall, given_up):
             content = {"kind": "diverged", "curve": curve.to_json(), "reason": reason, "wall_seconds": wall}
             return {**content, "given_up": True} if given_up else content
-        case Failed(failure_class, message, last_step, log_path, wall):
-            return {
+        case Failed(failure_class, message, last_step, log_path, wall, fix, retry, abort):
+            content = {
                 "kind": "failed",
                 "failure_class": failure_class.value,
                 "message": message,
@@ -67,6 +78,8 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
                 "log_path": log_path,
                 "wall_seconds": wall,
             }
+            advice = {"fix": list(fix), "retry": retry.name if retry else None, "abort": abort}
+            return content | {name: value for name, value in advice.items() if value}
 
 
 def from_json(content: Mapping[str, Any]) -> Outcome:
@@ -85,6 +98,9 @@ def from_json(content: Mapping[str, Any]) -> Outcome:
                 int(content["last_step"]),
                 content["log_path"],
                 wall,
+                tuple(content.get("fix", ())),
+                Retry[content["retry"]] if "retry" in content else None,
+                bool(content.get("abort", False)),
             )
         case other:
             raise ValueError(f"unknown outcome kind {other!r}; known: finished, diverged, failed")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sweep.core.failure import FailureClass, Retry
+from sweep.core.failure import Cause, FailureClass, Retry
 from sweep.health.doctor_catalog import Catalog, Confidence, Remedy, load_catalog
 from sweep.health.doctor_compute import Evidence, Refined, refine
 from sweep.health.doctor_rules import Choice, choose
@@ -98,10 +98,10 @@ def diagnose_log(
     return _diagnosis(scan, choose(scan, known, beside), beside)
 
 
-def classify(log: str) -> tuple[FailureClass, str]:
-    """The class of the failure that a console shows, and its cause in words."""
+def classify(log: str) -> Cause:
+    """What a campaign needs to know of the failure that a console shows."""
     found = diagnose_log(log)
-    return found.failure_class, found.cause_line
+    return Cause(found.failure_class, found.cause_line, found.fix, found.retry, found.abort_campaign)
 
 
 def _diagnosis(scan: Scan, choice: Choice, evidence: Evidence) -> Diagnosis:

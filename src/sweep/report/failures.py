@@ -20,8 +20,8 @@ def failure_lines(plan: CampaignPlan, store: Store) -> list[str]:
 def ended_badly(record: Record) -> str:
     """How the trial failed, empty if it did not."""
     match record.outcome:
-        case Failed(failure_class, message):
-            return f"{record.trial.id} ({failure_class.value}): {message}"
+        case Failed(failure_class) as failed:
+            return f"{record.trial.id} ({failure_class.value}): {failed.said}"
         case Diverged(reason=reason, given_up=False):
             return f"{record.trial.id} diverged: {reason}"
         case _:
@@ -32,7 +32,7 @@ def _of_trial(store: Store, stage: Stage, record: Record) -> list[str]:
     attempts = store.attempts(stage, record.trial.id)
     earlier = attempts[:-1] if isinstance(record.outcome, Failed) else attempts
     lines = [
-        f"failed in {stage.name}, attempt {number}: {record.trial.id} ({f.failure_class.value}): {f.message}"
+        f"failed in {stage.name}, attempt {number}: {record.trial.id} ({f.failure_class.value}): {f.said}"
         for number, f in enumerate(earlier, start=1)
         if f is not None
     ]

@@ -145,7 +145,7 @@ def _death(record: Record) -> str:
     match record.outcome:
         case Diverged(reason=reason, given_up=given_up):
             return f"trial {record.trial.id} {'was given up' if given_up else 'diverged'}: {reason}"
-        case Failed(failure_class, message):
-            return f"trial {record.trial.id} failed ({failure_class.value}): {message}"
+        case Failed(failure_class) as failed:
+            return f"trial {record.trial.id} failed ({failure_class.value}): {failed.said}"
         case _:
             return ""

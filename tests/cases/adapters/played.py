@@ -10,7 +10,7 @@ from typing import Any
 from sweep.adapters.optuna_store import OptunaStore
 from sweep.campaign import Campaign, Running, trial_folder
 from sweep.core.curve import METRICS
-from sweep.core.failure import FailureClass
+from sweep.core.failure import Cause, FailureClass
 from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.plan import CampaignPlan, ModelFacts
 from sweep.core.progress import Proposal
@@ -75,7 +75,7 @@ class Played:
         self.fleet = Fleet(
             self.engine,
             folder_of=lambda trial: trial_folder(self.plan, trial),
-            classify=lambda log: (class_of(log.split()[-1]) if log.split() else FailureClass.UNKNOWN, log.strip()),
+            classify=lambda log: Cause(class_of(log.split()[-1]) if log.split() else FailureClass.UNKNOWN, log.strip()),
             clock=self.engine.clock,
             sleep=self.engine.clock.advance,
         )

@@ -13,7 +13,7 @@ import pytest
 from sweep import ports
 from sweep.adapters.ray_host import MAILBOX_VARIABLE
 from sweep.adapters.ray_launcher import RayLauncher
-from sweep.core.failure import FailureClass
+from sweep.core.failure import Cause, FailureClass
 from sweep.core.outcome import Diverged, Failed, Finished
 from sweep.core.overrides import Overrides
 from sweep.core.plan import Timeouts
@@ -278,7 +278,7 @@ def test_real_verl_serves_a_cold_a_stopped_and_a_warm_trial_which_goes_on_from_i
     fleet = Fleet(
         engine,
         folder_of=lambda t: tmp_path / t.id,
-        classify=lambda log: (FailureClass.UNKNOWN, log[-500:]),
+        classify=lambda log: Cause(FailureClass.UNKNOWN, log[-500:]),
         timeouts=Timeouts(900, 300, 120),
     )
     for one in (whole, stopped, killed):
@@ -328,7 +328,7 @@ def test_real_verl_that_hangs_while_it_starts_is_ended_without_remains(
     fleet = Fleet(
         engine,
         folder_of=lambda t: tmp_path / t.id,
-        classify=lambda log: (FailureClass.UNKNOWN, ""),
+        classify=lambda log: Cause(FailureClass.UNKNOWN, ""),
         timeouts=Timeouts(15, 60, 60),
     )
     fleet.submit(Trial(base, 1, 3))

@@ -15,8 +15,8 @@ from sweep.core.trial import Measure, Trial
 from sweep.engines.gpu_memory import GpuMemory
 from sweep.engines.vllm.engine import RolloutEngine
 from sweep.fleet import Ended, Fleet, FleetEvent, Started, Stepped
+from sweep.health.doctor import classify
 from tests.engines.vllm.fake_vllm import write_fake_vllm
-from tests.engines.vllm.test_server import doctor
 from tests.ray_cluster import eventually, free_gpus
 
 ROLLOUT = "actor_rollout_ref.rollout."
@@ -62,7 +62,7 @@ def processes(name: str) -> list[str]:
 def test_points_have_a_process_each_with_leased_gpus_and_seeds_share_one(launcher: RayLauncher, tmp_path: Path) -> None:
     launcher.open()
     before, measured = free_gpus(), engine(launcher, tmp_path)
-    fleet = Fleet(measured, folder_of=lambda t: tmp_path / t.id, classify=doctor)
+    fleet = Fleet(measured, folder_of=lambda t: tmp_path / t.id, classify=classify)
     trials = [trial(50), trial(50, seed=2), trial(101), trial(80)]
     for one in trials:
         fleet.submit(one)

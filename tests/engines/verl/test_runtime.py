@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sweep.adapters.ray_launcher import RayLauncher
-from sweep.core.failure import FailureClass
+from sweep.core.failure import Cause, FailureClass
 from sweep.core.outcome import Diverged, Failed, Finished, Outcome
 from sweep.core.overrides import Overrides
 from sweep.core.plan import Timeouts
@@ -82,8 +82,8 @@ def nothing_is_left(launcher: RayLauncher) -> Iterator[None]:
     eventually(lambda: free_resources() == before, seconds=10.0)
 
 
-def classify(log: str) -> tuple[FailureClass, str]:
-    return (FailureClass.OOM_GPU if "CUDA out of memory" in log else FailureClass.UNKNOWN), ""
+def classify(log: str) -> Cause:
+    return Cause(FailureClass.OOM_GPU if "CUDA out of memory" in log else FailureClass.UNKNOWN)
 
 
 def play(engine: FakeTrainerEngine, folder: Path, *trials: Trial, limits: Timeouts | None = None) -> list[FleetEvent]:

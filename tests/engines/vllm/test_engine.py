@@ -20,10 +20,10 @@ from sweep.engines.verl.settings import gpus_of
 from sweep.engines.vllm.engine import CHILD, RolloutEngine
 from sweep.errors import EngineError
 from sweep.fleet import Ended, Fleet
+from sweep.health.doctor import classify
 from sweep.ports import DeviceMemory
 from tests.engines.fake_launcher import FakeHost, FakeLauncher
 from tests.engines.vllm.fake_vllm import OUT_OF_MEMORY
-from tests.engines.vllm.test_server import doctor
 from tests.fakes import FakeClock
 
 BASE = {
@@ -134,7 +134,7 @@ class PlayingLauncher(FakeLauncher):
 
 
 def play(launcher: FakeLauncher, folder: Path) -> Finished | Failed:
-    fleet = Fleet(engines(launcher)[0], folder_of=lambda t: folder / t.id, classify=doctor)
+    fleet = Fleet(engines(launcher)[0], folder_of=lambda t: folder / t.id, classify=classify)
     fleet.submit(trial())
     (ended,) = [e for e in fleet.wait(1.0) if isinstance(e, Ended)]
     fleet.close()

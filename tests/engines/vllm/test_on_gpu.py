@@ -22,7 +22,7 @@ from sweep.core.overrides import Overrides
 from sweep.core.trial import Measure, Trial
 from sweep.engines.vllm.probe import Probed, ProbeFailed, ProbePoint, ProbeSettings, probe
 from sweep.engines.vllm.workload import Workload
-from tests.engines.vllm.test_server import doctor
+from sweep.health.doctor import classify
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -90,7 +90,7 @@ def test_the_pressure_check_fails_where_nearly_all_memory_is_taken(model: Path, 
 def test_the_probe_measures_a_point_and_gives_the_memory_back(model: Path, tmp_path: Path) -> None:
     before = used_gib()
     settings = ProbeSettings(str(model), Workload(64, 64, 64), rounds=2, warmup_rounds=1)
-    found = probe(ProbePoint(2048, 64, 0.3), settings, doctor, tmp_path / "console")
+    found = probe(ProbePoint(2048, 64, 0.3), settings, classify, tmp_path / "console")
     assert isinstance(found, Probed), found
     assert found.tokens_per_s > 100 and found.kv_cache_tokens > 64 * 128
     assert found.peak_reserved_gib and found.free_gib and found.free_gib > 5
@@ -99,7 +99,7 @@ def test_the_probe_measures_a_point_and_gives_the_memory_back(model: Path, tmp_p
 
 def test_a_point_that_does_not_fit_is_a_classed_failure(model: Path, tmp_path: Path) -> None:
     settings = ProbeSettings(str(model), Workload(4, 16, 8), rounds=1, warmup_rounds=1, enforce_eager=True)
-    found = probe(ProbePoint(2048, 64, 0.001), settings, doctor, tmp_path / "console")
+    found = probe(ProbePoint(2048, 64, 0.001), settings, classify, tmp_path / "console")
     assert isinstance(found, ProbeFailed), found
     assert found.failure.failure_class in (FailureClass.INFEASIBLE_CONFIG, FailureClass.OOM_GPU)
 
@@ -140,7 +140,7 @@ def test_a_stages_trials_are_measured_on_a_cluster_and_the_memory_is_given_back(
         memory=memory,
         variables=settings.variables,
     )
-    fleet = Fleet(engine, folder_of=lambda t: tmp_path / t.id, classify=doctor)
+    fleet = Fleet(engine, folder_of=lambda t: tmp_path / t.id, classify=classify)
     for one in (fits, does_not):
         fleet.submit(one)
     ends: dict[Trial, object] = {}

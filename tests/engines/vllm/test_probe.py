@@ -11,7 +11,7 @@ from sweep.core.failure import FailureClass
 from sweep.engines.vllm.probe import Probed, ProbeFailed, ProbePoint, ProbeSettings, probe, probed
 from sweep.engines.vllm.probe_child import engine_arguments
 from sweep.engines.vllm.workload import Workload
-from tests.engines.vllm.test_server import doctor
+from sweep.health.doctor import classify
 
 WORKLOAD = Workload(prompts=4, prompt_tokens=5, response_tokens=25)
 
@@ -21,7 +21,7 @@ def settings(model: Path, **changes: object) -> ProbeSettings:
 
 
 def test_a_point_is_measured_after_its_warm_up(fake_vllm: Path, model: Path, tmp_path: Path) -> None:
-    found = probe(ProbePoint(20, 8, 0.4), settings(model), doctor, tmp_path / "console")
+    found = probe(ProbePoint(20, 8, 0.4), settings(model), classify, tmp_path / "console")
     assert isinstance(found, Probed)
     assert len(found.round_tokens_per_s) == 3
     assert 1000 < found.tokens_per_s <= 2000  # the fake sleeps for 100 tokens at 2000 token/s
@@ -35,11 +35,11 @@ def test_out_of_memory_is_a_classed_result_and_the_next_point_runs(
     fake_vllm: Path, model: Path, tmp_path: Path
 ) -> None:
     console = tmp_path / "console"
-    failed = probe(ProbePoint(101, 8, 0.4), settings(model), doctor, console)
+    failed = probe(ProbePoint(101, 8, 0.4), settings(model), classify, console)
     assert isinstance(failed, ProbeFailed)
     assert failed.failure.failure_class is FailureClass.OOM_GPU
     assert "CUDA out of memory" in failed.failure.message and str(console) in failed.failure.message
-    assert isinstance(probe(ProbePoint(100, 8, 0.4), settings(model, rounds=1), doctor, console), Probed)
+    assert isinstance(probe(ProbePoint(100, 8, 0.4), settings(model, rounds=1), classify, console), Probed)
 
 
 def test_a_failure_is_not_classed_by_an_earlier_points_console(
@@ -48,7 +48,7 @@ def test_a_failure_is_not_classed_by_an_earlier_points_console(
     monkeypatch.setenv("FAKE_VLLM", "engine broken")
     console = tmp_path / "console"
     console.write_text("torch.OutOfMemoryError: CUDA out of memory.\n")
-    failed = probe(ProbePoint(20, 8, 0.4), settings(model), doctor, console)
+    failed = probe(ProbePoint(20, 8, 0.4), settings(model), classify, console)
     assert isinstance(failed, ProbeFailed)
     assert failed.failure.failure_class is FailureClass.ENV_FAULT
 
@@ -58,7 +58,7 @@ def test_a_point_that_takes_too_long_is_a_hang(
 ) -> None:
     monkeypatch.setenv("FAKE_VLLM", "engine hangs")
     slow = settings(model, start_seconds=1.0, round_seconds=0.1)
-    failed = probe(ProbePoint(20, 8, 0.4), slow, doctor, tmp_path / "console")
+    failed = probe(ProbePoint(20, 8, 0.4), slow, classify, tmp_path / "console")
     assert isinstance(failed, ProbeFailed)
     assert failed.failure.failure_class is FailureClass.HANG
     assert failed.to_json()["failure"] == "HANG"

@@ -9,17 +9,12 @@ import pytest
 from sweep.core.failure import FailureClass
 from sweep.engines.vllm.console import evidence
 from sweep.engines.vllm.server import ServerFailed, ServerSettings, VllmServer, healthy
-from sweep.health.doctor import diagnose_log
+from sweep.health.doctor import classify
 from tests.engines.vllm.test_own_process import running
 
 
-def doctor(log: str) -> tuple[FailureClass, str]:
-    found = diagnose_log(log)
-    return found.failure_class, found.cause_line
-
-
 def server_on(model: Path, tmp_path: Path) -> VllmServer:
-    return VllmServer(ServerSettings(str(model), max_num_seqs=32), tmp_path / "console", doctor)
+    return VllmServer(ServerSettings(str(model), max_num_seqs=32), tmp_path / "console", classify)
 
 
 def test_settings_become_options_and_what_is_not_set_is_left_to_vllm() -> None:

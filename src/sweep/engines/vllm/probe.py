@@ -175,5 +175,6 @@ def _failure(log: str, in_time: bool, settings: ProbeSettings, classify: Classif
     if not in_time:
         message = f"vLLM did not finish the probe within {settings.timeout_seconds:g} s; log: {log_path}"
         return Failed(FailureClass.HANG, message)
-    failure_class, cause = classify(evidence(log))
-    return Failed(failure_class, f"vLLM failed: {cause or 'its console names no cause'}; log: {log_path}")
+    seen = classify(evidence(log))
+    message = f"vLLM failed: {seen.text or 'its console names no cause'}; log: {log_path}"
+    return Failed(seen.failure_class, message, fix=seen.fix, retry=seen.retry, abort=seen.abort)

@@ -96,12 +96,12 @@ class VllmServer:
 
     def failure(self, what: str) -> ServerFailed:
         """The error for a server that did so, with the cause from its console."""
-        failure_class, cause = self._classify(evidence(self._process.log_text()))
+        seen = self._classify(evidence(self._process.log_text()))
         code = self._process.exit_code()
         ending = "" if code is None else f" (exit code {code})"
-        because = f": {cause}" if cause else ""
+        because = f": {seen.text}" if seen.text else ""
         message = f"the vLLM server {what}{ending}{because}; log: {self.log_path}"
-        return ServerFailed(message, failure_class, cause)
+        return ServerFailed(message, seen.failure_class, seen.text)
 
     def members(self) -> list[int]:
         """Ids of the server's processes."""
