@@ -8,7 +8,7 @@ from sweep.core import verl_keys as keys
 from sweep.core.failure import FailureClass
 from sweep.core.outcome import Failed, Finished
 from sweep.core.trial import Trial
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, StageHalted
 from sweep.fleet import Fleet
 from sweep.ports import Checkpoint
 from tests import own_rule
@@ -198,3 +198,12 @@ def test_what_ended_together_with_a_trial_that_stops_the_campaign_is_kept(tmp_pa
     assert [r.finished is not None for r in records] == [True, True]
     bench.run()
     assert len(bench.trained()) == len(set(bench.trained()))
+
+
+@pytest.mark.parametrize("rule", ["search", "bracket"])
+def test_scores_that_are_no_numbers_are_refused_and_without_any_finite_one_the_stage_halts(tmp_path, rule):
+    asked = ("stage=kl", "stages.kl.follows=[]", "stages.kl.budget.trials=3", f"stages.kl.rule={rule}")
+    with pytest.raises(ConfigError, match=r"objective tests\.own_rule:in_words must score in numbers, got .*high"):
+        Bench(tmp_path / "words", *asked, "stages.kl.objective=tests.own_rule:in_words").run()
+    with pytest.raises(StageHalted, match=r"tests\.own_rule:unknown gives no trial a finite score"):
+        Bench(tmp_path / "unknown", *asked, "stages.kl.objective=tests.own_rule:unknown").run()

@@ -14,6 +14,7 @@ from statistics import median
 
 from sweep.core.outcome import Outcome
 from sweep.core.plan import CampaignPlan
+from sweep.core.stage import Stage
 from sweep.errors import BudgetSpent
 from sweep.ports import Store
 
@@ -23,11 +24,16 @@ SECONDS_AN_HOUR = 3600.0
 def paid_outcomes(plan: CampaignPlan, store: Store) -> Iterable[Outcome]:
     """Every outcome that was paid for, and every failed attempt before one."""
     for stage in plan.stages:
-        for record in store.records(stage):
-            failed = [f for f in store.attempts(stage, record.trial.id) if f is not None]
-            yield from failed
-            if record.outcome is not None and record.outcome not in failed:
-                yield record.outcome
+        yield from paid_in(stage, store)
+
+
+def paid_in(stage: Stage, store: Store) -> Iterable[Outcome]:
+    """Those of a stage; what it took over was paid for elsewhere and has taken no time."""
+    for record in store.records(stage):
+        failed = [f for f in store.attempts(stage, record.trial.id) if f is not None]
+        yield from failed
+        if record.outcome is not None and record.outcome not in failed:
+            yield record.outcome
 
 
 @dataclass

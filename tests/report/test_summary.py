@@ -15,6 +15,7 @@ from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.stage import BracketRule, ConfirmRule
 from sweep.core.winner import Choice, Score, Winner
 from sweep.errors import StageHalted, ViewError
+from sweep.purse import paid_outcomes
 from sweep.report.failures import failure_lines
 from sweep.report.summary import StageLine, table, write_summary
 from tests.fakes import Script
@@ -110,6 +111,10 @@ def test_failed_attempts_of_a_trial_that_went_on_are_in_the_table_and_do_not_cou
     summary = write_summary(plan, store, tmp_path, None)
     assert summary.failed_trials == 0
     assert "failed in minibatch, attempt 1: " in summary.text and "connection reset" in summary.text
+    spent = sum(line["spent_seconds"] for line in json.loads((tmp_path / "summary.json").read_text())["stages"])
+    assert spent == pytest.approx(sum(o.wall_seconds for o in paid_outcomes(plan, store)), abs=0.5)
+    attempts = [a for s in plan.stages for r in store.records(s) for a in store.attempts(s, r.trial.id) if a]
+    assert attempts and all(a.wall_seconds > 0 for a in attempts)
 
 
 def test_failures_of_a_stage_that_was_halted_are_listed_too(tmp_path):

@@ -20,7 +20,7 @@ def frozen(objective: str, machines: dict[bool, str]) -> Freeze:
     """The ladder's decision when the baseline and all others ran on these machines."""
 
     def answer(proposal: Proposal, settings: Overrides) -> Outcome:
-        run: Finished = line(0.3, 2.0)
+        run: Finished = line(0.3, 2.0, **{"sweep/rollout_tokens_per_s": 100.0})
         return replace(run, machine=machines[not proposal.settings])
 
     decision = play(replace(token_stage(), objective=objective), BASE, answer).decision

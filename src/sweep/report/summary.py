@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweep.core.outcome import Diverged, Failed, Finished, Outcome
+from sweep.core.outcome import Failed, Finished, Outcome
 from sweep.core.overrides import Overrides
 from sweep.core.plan import CampaignPlan, found_by
 from sweep.core.stage import ConfirmRule
@@ -17,6 +17,7 @@ from sweep.core.trial import Trial
 from sweep.core.winner import Score, Winner, score_json
 from sweep.errors import ViewError
 from sweep.ports import Store
+from sweep.purse import paid_in
 from sweep.report.columns import columns
 from sweep.report.failures import ended_badly, failure_lines
 
@@ -103,7 +104,7 @@ def stage_lines(plan: CampaignPlan, store: Store) -> list[StageLine]:
                 reused=len(records) - len(fresh),
                 failures=tuple(text for r in records if (text := ended_badly(r))),
                 failed=sum(isinstance(r.outcome, Failed) for r in records),
-                spent_seconds=sum(_seconds(r.outcome) for r in fresh),
+                spent_seconds=sum(o.wall_seconds for o in paid_in(stage, store)),
             )
         )
     return lines
@@ -172,10 +173,6 @@ def _shown(score: Score) -> str:
 def _taken_over(outcome: Outcome | None) -> bool:
     """Whether the trial was known when the stage asked for it: the campaign records such a one as free of charge."""
     return isinstance(outcome, Finished) and outcome.wall_seconds == 0
-
-
-def _seconds(outcome: Outcome | None) -> float:
-    return outcome.wall_seconds if isinstance(outcome, Finished | Diverged | Failed) else 0.0
 
 
 def _whole_run(best: Overrides) -> int:

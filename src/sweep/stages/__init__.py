@@ -6,13 +6,14 @@ on the order in which it did, and a longer history never contradicts a shorter o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
-from sweep.core.decision import Decision, Freeze
+from sweep.core.decision import Decision, Freeze, Halt
 from sweep.core.outcome import Finished
 from sweep.core.progress import Progress, Record
 from sweep.core.stage import BracketRule, ConfirmRule, CustomRule, EtaRule, LadderRule, SearchRule, Stage
-from sweep.core.winner import Score
+from sweep.core.winner import Choice, Score
 from sweep.stages import answers, bracket, confirm, eta, ladder, machines, objective, search
 from sweep.stages.user_code import call
 
@@ -24,7 +25,17 @@ def decide(stage: Stage, progress: Progress) -> Decision:
         ConfigError: if a rule of the user's fails, or returns anything but a decision.
     """
     decision = _by_rule(stage, progress)
-    return machines.told(stage, progress, decision) if isinstance(decision, Freeze) else decision
+    if not isinstance(decision, Freeze):
+        return decision
+    if _unscored(stage, decision.choice):
+        return Halt(f"{stage.objective} gives no trial a finite score: {decision.choice.reason}")
+    return machines.told(stage, progress, decision)
+
+
+def _unscored(stage: Stage, choice: Choice) -> bool:
+    """Whether trials were compared by scores of which not even the winner's is a number."""
+    searched = not isinstance(stage.rule, ConfirmRule | CustomRule)
+    return searched and bool(choice.trial_ids) and not math.isfinite(choice.score.value)
 
 
 def _by_rule(stage: Stage, progress: Progress) -> Decision:

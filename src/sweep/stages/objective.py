@@ -71,6 +71,9 @@ def score(stage: Stage, finished: Finished, origin: Origin = UNKNOWN_ORIGIN) -> 
         found = _known(stage.objective)(stage, finished)
     if not isinstance(found, Score):
         raise ConfigError(f"stage {stage.name}: objective {stage.objective} must return a Score, got {found!r}")
+    numbers = (found.value, found.standard_error, *(value for _, value in found.parts))
+    if not all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers):
+        raise ConfigError(f"stage {stage.name}: objective {stage.objective} must score in numbers, got {found!r}")
     return found
 
 
