@@ -55,6 +55,14 @@ def test_a_winner_is_explained_by_its_evidence(asked, capsys):
     assert "kl, token_budget, lr_lambda, confirm" in after
 
 
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [(["budget.steps=9"], "steps a trial 40 -> 9"), (["seed=7"], "seeds 1 -> 7")],
+)
+def test_other_steps_or_seeds_are_named_with_both_values(asked, capsys, more, told):
+    assert f"stale: {told}" in lines(capsys, *asked, *more)["minibatch"]
+
+
 def test_unfreezing_opens_the_stage_and_those_on_top_go_stale_until_it_is_frozen_again(asked, capsys):
     folder = Path(asked[1].partition("=")[2]) / "first"
     assert freeze.main(["unfreeze", "minibatch", *asked]) == 0

@@ -129,6 +129,7 @@ class Campaign:
             base=base,
             upstream=tuple((w.stage, w.stands_on) for w in upstream),
             versions=self._versions,
+            steps=stage.budget.steps,
         )
         self._store.freeze(winner)
         for observer in self._observers:

@@ -128,8 +128,20 @@ class CampaignPlan:
         if winner.stands_on == self.stands_on(stage, upstream):
             return ""
         base = self.base_of(stage, upstream)
-        changed = winner.base.difference(base)
-        return ", ".join(f"{k} {winner.base.get(k)!r} -> {base.get(k)!r}" for k in changed) or "its seeds or its steps"
+        changed = [f"{k} {winner.base.get(k)!r} -> {base.get(k)!r}" for k in winner.base.difference(base)]
+        return ", ".join(changed) or self._other_trials(stage, winner)
+
+    def _other_trials(self, stage: Stage, winner: Winner) -> str:
+        """How the stage's trials would differ from those that the winner was found by, settings apart."""
+        steps, seeds = stage.budget.steps, self.seeds_of(stage)[: len(winner.seeds)]
+        told = [f"steps a trial {winner.steps} -> {steps}"] if winner.steps not in (0, steps) else []
+        if seeds != winner.seeds:
+            told.append(f"seeds {_listed(winner.seeds)} -> {_listed(seeds)}")
+        return ", ".join(told) or "its steps, the number of its seeds or what its trials measure"
+
+
+def _listed(seeds: Iterable[int]) -> str:
+    return " ".join(map(str, seeds))
 
 
 def found_by(winners: Iterable[Winner]) -> Overrides:

@@ -48,7 +48,8 @@ class Winner:
     """A frozen choice with its provenance.
 
     `stands_on` hashes what the result depends on besides its own trials; `base` are the settings that it was found
-    on (campaign base with the upstream winners), kept so that a stale winner can say what changed.
+    on (campaign base with the upstream winners), kept so that a stale winner can say what changed, as `steps` are, of a
+    trial (0: of a time when they were not kept).
     """
 
     stage: str
@@ -59,6 +60,7 @@ class Winner:
     base: Overrides = NOTHING
     upstream: tuple[tuple[str, str], ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
+    steps: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The winner as plain JSON types, in the order a reader wants them."""
@@ -74,6 +76,7 @@ class Winner:
             "ratio": None if c.ratio is None else asdict(c.ratio),
             "trials": list(c.trial_ids),
             "seeds": list(self.seeds),
+            "steps": self.steps,
             "rule": self.rule,
             "stands_on": self.stands_on,
             "base": self.base.to_json(),
@@ -103,6 +106,7 @@ class Winner:
             base=Overrides.of(content.get("base", {})),
             upstream=tuple(content["upstream"].items()),
             versions=tuple(content["versions"].items()),
+            steps=int(content.get("steps", 0)),
         )
 
 
