@@ -47,7 +47,7 @@ def test_a_sampler_whose_node_is_lost_says_so_and_is_not_asked_again(launcher: R
     ray.kill(sampler._actor)
     eventually(lambda: "does not answer" in sampler.problem() or (sampler.take() or None))
     began = time.monotonic()
-    assert list(sampler.take()) == [] and time.monotonic() - began < 1.0
+    assert list(sampler.take()) == [] and time.monotonic() - began < 30  # of the 60 s that an answer may take
 
 
 def test_without_a_gpu_the_watch_says_so_and_records_nothing(launcher: RayLauncher, tmp_path: Path) -> None:
