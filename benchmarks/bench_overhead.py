@@ -44,7 +44,7 @@ def noop_stage() -> Stage:
         name="noop",
         knobs=(Knob("algorithm.lam", 0.9, 1.0),),
         rule=SearchRule(),
-        objective="height_and_smoothness",
+        objective="rollout_throughput",
         budget=StageBudget(trials=NOOP_TRIALS, steps=1, warmup_steps=0),
     )
 

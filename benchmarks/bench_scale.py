@@ -49,7 +49,7 @@ TRIAL_SECONDS = 20.0
 """As long as a warm trial of the tiny model; every other model's are longer, and wait less in proportion."""
 
 ROUNDS = 3
-METRICS = {"critic/score/mean": 0.5, "timing_s/step": 1.0}
+METRICS = {"critic/score/mean": 0.5, "timing_s/step": 1.0, "sweep/rollout_tokens_per_s": 100.0}
 
 
 @dataclass
@@ -177,7 +177,7 @@ def _campaign(trials: int, engine: NoopEngine, meter: Meter) -> None:
         name="scale",
         knobs=(Knob("algorithm.lam", 0.9, 1.0), Knob("algorithm.kl_ctrl.kl_coef", 1e-4, 1e-1, log=True)),
         rule=SearchRule(),
-        objective="height_and_smoothness",
+        objective="rollout_throughput",
         budget=StageBudget(trials=trials, steps=1, warmup_steps=0),
     )
     with tempfile.TemporaryDirectory() as folder:

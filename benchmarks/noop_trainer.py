@@ -6,7 +6,7 @@ import ray
 
 from sweep.engines.mailbox import open_mailbox, trials
 
-METRICS = {"critic/score/mean": 0.5, "timing_s/step": 1.0}
+METRICS = {"critic/score/mean": 0.5, "timing_s/step": 1.0, "sweep/rollout_tokens_per_s": 100.0}
 
 
 def main() -> None:
