@@ -121,6 +121,7 @@ ENV, HANG, UNKNOWN = FailureClass.ENV_FAULT, FailureClass.HANG, FailureClass.UNK
         (fault(UNKNOWN, retry=Retry.SAME), [fault(UNKNOWN)], Settle()),
         (fault(UNKNOWN, retry=Retry.NO), [], Settle()),
         (fault(ENV, 3, abort=True), [], Again(5.0)),
+        (fault(HANG, retry=Retry.NEW_CONFIG), [], Settle()),
     ],
 )
 def test_each_class_of_failure_has_its_answer(failure, earlier, step):

@@ -34,7 +34,7 @@ class Cause:
     """What a console shows: the class, the cause in words (empty if nothing was recognised), and what would help.
 
     `fix` is in order of likelihood. `retry` None: nothing is known. `abort`: until somebody has mended it, every trial
-    would end like this.
+    would end like this, unless it got past its first step.
     """
 
     failure_class: FailureClass

@@ -70,7 +70,8 @@ def after(failure: Failed, earlier: Sequence[Failed], idle_faults: int = 0) -> S
         return Break(f"every trial would end like this one: {failure.said}")
     alike = 1 + sum(1 for f in earlier if f.failure_class is failure.failure_class)
     if failure.failure_class is FailureClass.HANG:
-        return Again(0.0) if alike < HANG_ATTEMPTS else Settle()
+        helpless = failure.retry is Retry.NEW_CONFIG  # said by the console; a silent hang has no advice
+        return Again(0.0) if alike < HANG_ATTEMPTS and not helpless else Settle()
     if failure.failure_class is FailureClass.UNKNOWN and failure.retry in (Retry.SAME, Retry.RESUME):
         return Again(0.0) if alike < UNKNOWN_ATTEMPTS else Settle()
     if failure.failure_class is not FailureClass.ENV_FAULT:
