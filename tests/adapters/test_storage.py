@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 from optuna.exceptions import StorageInternalError
 
+from sweep.adapters.optuna_store import campaigns, engine_of
 from sweep.adapters.redaction import redacted, scrubbed, without_secrets
 from sweep.adapters.storage import (
     open_engine,
@@ -223,6 +224,12 @@ def test_what_cannot_be_written_is_read_and_neither_written_nor_locked(unwritabl
     storage.remove_session()
     storage.engine.dispose()
     assert unwritable.read_bytes() == before
+    assert not unwritable.with_name(".optuna.db.lock").exists()
+
+
+def test_campaigns_and_their_engine_are_read_where_nothing_can_be_written(unwritable: Path) -> None:
+    assert campaigns(f"sqlite:///{unwritable}") == ("a1",)
+    assert engine_of(f"sqlite:///{unwritable}", "a1") is None
     assert not unwritable.with_name(".optuna.db.lock").exists()
 
 

@@ -6,6 +6,8 @@ One study a stage, named `CAMPAIGN/STAGE`; ask and tell. It keeps and translates
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sweep.adapters.lease import Lease
@@ -36,11 +38,8 @@ def campaigns(url: str) -> tuple[str, ...]:
     Raises:
         StoreError: if the storage cannot be opened.
     """
-    storage = open_storage(url, reader=True)
-    try:
+    with _read(url) as storage:
         return tuple(sorted({campaign for campaign, _ in _studies(storage)}))
-    finally:
-        storage.remove_session()
 
 
 def engine_of(url: str, campaign: str) -> str | None:
@@ -49,13 +48,20 @@ def engine_of(url: str, campaign: str) -> str | None:
     Raises:
         StoreError: if the storage cannot be opened.
     """
-    storage = open_storage(url)
-    try:
+    with _read(url) as storage:
         studies = patiently(storage.get_all_studies, "list the studies")
-    finally:
-        storage.remove_session()
     own = [study for study in studies if study.study_name.startswith(f"{campaign}/")]
     return next((str(study.user_attrs[ENGINE]) for study in own if ENGINE in study.user_attrs), None)
+
+
+@contextmanager
+def _read(url: str) -> Iterator[BaseStorage]:
+    """The storage for a look into it."""
+    storage = open_storage(url, reader=True)
+    try:
+        yield storage
+    finally:
+        storage.remove_session()
 
 
 def _studies(storage: BaseStorage, patience_seconds: float = PATIENCE_SECONDS) -> list[tuple[str, str]]:
