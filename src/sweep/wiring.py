@@ -9,14 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from sweep.campaign import Campaign, Screen, trial_folder
+from sweep.campaign import Campaign, Screen, trial_folder, trial_of
 from sweep.closing import closed_after
 from sweep.config import sources
 from sweep.config_schema import CampaignConfig
 from sweep.core import verl_keys as keys
 from sweep.core.overrides import Overrides, content_hash
 from sweep.core.plan import CampaignPlan
-from sweep.core.progress import Record
+from sweep.core.progress import Proposal, Record
 from sweep.core.stage import Stage
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, StoreError, SweepError
@@ -273,7 +273,7 @@ def _refuse_hopeless(plan: CampaignPlan, stage: Stage, base: Overrides, group: G
     """Raises: ConfigError: if verl could run none of these candidates."""
     first = ""
     for settings in group:
-        trial = Trial(base.merged(settings), plan.seeds[0], stage.budget.steps, stage.measure)
+        trial = trial_of(stage, base, Proposal(settings, plan.seeds[0]))
         obstacle = examined(trial, searched_keys(stage)).obstacle
         if not obstacle:
             return

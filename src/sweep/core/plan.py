@@ -81,6 +81,11 @@ class CampaignPlan:
     configuration: Mapping[str, object] = field(default_factory=dict)
     asked: tuple[str, ...] = ()
 
+    @property
+    def counts_gpu_hours(self) -> bool:
+        """Whether hours of trials are told as GPU-hours: a budget of them counts a CPU as one, too."""
+        return self.model.needs_gpu or self.gpu_hours is not None
+
     def command(self, program: str, *words: str) -> str:
         """The user's own command line turned into another one on the same campaign, to be pasted into a shell."""
         return command(program, *words, f"campaign={self.name}", asked=self.asked, leave_out=("stage", "plan"))

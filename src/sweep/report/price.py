@@ -142,8 +142,7 @@ def _row(
         return name, trials, steps, "unknown", "unknown"
     unknown = " and unknown" if any(p.most and p.measure not in seconds for p in prices) else ""
     hours = [sum(n * p.steps * seconds[p.measure] for n, p in ends) / 3600 for ends in _ends(timed)]
-    counted = plan.model.needs_gpu or plan.gpu_hours is not None
-    gpu_hours = _span(*(f"{h * plan.model.gpus:.2g}" for h in hours)) + unknown if counted else "none"
+    gpu_hours = _span(*(f"{h * plan.model.gpus:.2g}" for h in hours)) + unknown if plan.counts_gpu_hours else "none"
     return name, trials, steps, _span(*(f"{h / max(1, plan.slots):.2g}" for h in hours)) + unknown, gpu_hours
 
 

@@ -143,8 +143,7 @@ def _row(line: StageLine, found: Overrides) -> tuple[str, ...]:
 def _ledger(plan: CampaignPlan, lines: list[StageLine]) -> str:
     """What all stages spent together."""
     seconds = sum(line.spent_seconds for line in lines)
-    counted = plan.model.needs_gpu or plan.gpu_hours is not None  # a CPU counts as one GPU to a budget
-    gpu_hours = f", {seconds * plan.model.gpus / 3600:.2g} GPU-hours" if counted else ""
+    gpu_hours = f", {seconds * plan.model.gpus / 3600:.2g} GPU-hours" if plan.counts_gpu_hours else ""
     return f"spent in {sum(line.trials for line in lines)} trials: {seconds:.0f} s{gpu_hours}"
 
 

@@ -67,7 +67,7 @@ class Axis:
         """The arm at a position; the held one where it stands, unless the stage fixes something new on every arm."""
         standing = self._standing
         if standing is not None and abs(position - self.start) < _SAME and self._is_at_start(standing):
-            return self.held if self._fixed_already else self._held_and_fixed(standing)
+            return self.held if self.comparable else self._held_and_fixed(standing)
         value = self._written(self._value(position))
         moved = Overrides.of({self.knob.key: value})
         if self._on_lattice:
@@ -78,8 +78,9 @@ class Axis:
 
     @property
     def comparable(self) -> bool:
-        """Whether the held arm differs from the values of the walk by the knob alone."""
-        return self._fixed_already
+        """Whether the held arm differs from the values of the walk by the knob alone: it has all that is fixed."""
+        here = self.base.merged(self.held.settings)
+        return not here.difference(here.merged(self.stage.fixed))
 
     @property
     def outside(self) -> str:
@@ -88,11 +89,6 @@ class Axis:
         if standing is None or self._is_at_start(standing):
             return ""
         return f"{short(self.knob)} {standing:g} lies outside {self.knob.low:g} to {self.knob.high:g}"
-
-    @property
-    def _fixed_already(self) -> bool:
-        here = self.base.merged(self.held.settings)
-        return not here.difference(here.merged(self.stage.fixed))
 
     def _held_and_fixed(self, standing: float) -> Arm:
         value = int(standing) if self.knob.integer else standing

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sweep.core import verl_keys as keys
-from sweep.core.overrides import NOTHING, Overrides
+from sweep.core.overrides import Overrides, bare
 from sweep.core.stage import BracketRule, ConfirmRule, CustomRule, EtaRule, Knob, LadderRule, SearchRule, Stage
-from sweep.stages.arms import Arm
+from sweep.stages.arms import BASELINE
 from sweep.stages.axis import Axis
 
 Group = tuple[Overrides, ...]
@@ -28,11 +28,9 @@ def samples(stage: Stage, base: Overrides) -> Iterator[Group]:
             yield from ((settings,) for _, settings in beside)
         case SearchRule(start=start):
             yield from ((stage.fixed.merged(settings),) for settings in start)
-            yield from (_values(stage, BracketRule(), knob, base) for knob in stage.knobs)
-        case BracketRule() as rule:
-            yield from (_values(stage, rule, knob, base) for knob in stage.knobs)
-        case EtaRule():
-            yield from (_values(stage, BracketRule(), knob, base) for knob in stage.knobs)
+            yield from (_values(stage, knob, base) for knob in stage.knobs)
+        case BracketRule() | EtaRule():
+            yield from (_values(stage, knob, base) for knob in stage.knobs)
         case CustomRule():
             return
 
@@ -42,11 +40,11 @@ def searched_keys(stage: Stage) -> frozenset[str]:
     found = {knob.key for knob in stage.knobs}
     if isinstance(stage.rule, LadderRule):
         found |= {key for ladder in stage.rule.ladders for rung in ladder.rungs for key, _ in rung.settings}
-    return frozenset(key.lstrip("+") for key in found)
+    return frozenset(bare(key) for key in found)
 
 
-def _values(stage: Stage, rule: BracketRule, knob: Knob, base: Overrides) -> Group:
+def _values(stage: Stage, knob: Knob, base: Overrides) -> Group:
     """Where the knob stands, moved into its range, then the ends of the range; a mini-batch only where it stands."""
-    axis = Axis(stage, rule, knob, Arm(NOTHING, NOTHING), base)
+    axis = Axis(stage, BracketRule(), knob, BASELINE, base)  # a rule bears on the moves, which are not asked for
     positions = (axis.start,) if knob.key == keys.MINI_BATCH else (axis.start, axis.low, axis.high)
     return tuple(stage.fixed.merged(axis.arm(position).settings) for position in positions)
