@@ -31,7 +31,7 @@ from sweep.stages.axis import Axis, short
 from sweep.stages.evidence import no_gain
 from sweep.stages.objective import UNKNOWN_ORIGIN, Origin
 from sweep.stages.remarks import remarks, unsteady
-from sweep.stats.bracket import TIE_DIGITS, Probe, Settled, advance
+from sweep.stats.bracket import TIE_DIGITS, Probe, Settled, advance, without_rounding
 from sweep.stats.efficiency import pooled_spread, ratio
 from sweep.stats.verdict import Comparison, Verdict, compare
 
@@ -178,7 +178,7 @@ def _heights(seen: Iterable[tuple[float, Measured]]) -> dict[float, float]:
     scores = {x: m.score.value if m.feasible else math.nan for x, m in seen}
     if all(v > 0 for v in scores.values() if math.isfinite(v)):
         return {x: round(math.log(v), TIE_DIGITS) if math.isfinite(v) else math.nan for x, v in scores.items()}
-    return {x: float(f"{v:.{TIE_DIGITS}g}") for x, v in scores.items()}
+    return {x: without_rounding(v) for x, v in scores.items()}
 
 
 def _opening(desk: _Desk) -> Launch | Wait:

@@ -12,14 +12,12 @@ from sweep.core.progress import Progress, Proposal
 from sweep.core.stage import EtaRule, Stage
 from sweep.stages import objective
 from sweep.stages.arms import Arm, Measured, interleaved, measure, paired, room
+from sweep.stats.bracket import without_rounding
 from sweep.stats.efficiency import combined, efficiency, pooled_variance
 from sweep.stats.estimate import Spread
-from sweep.stats.gain import fitted_gain
+from sweep.stats.gain import ROUNDING_SHARE, fitted_gain
 from sweep.stats.timing import step_time
 from sweep.stats.verdict import Comparison, Verdict, compare
-
-ROUNDING_SHARE = 1e-6
-"""Gains below this share of the score's size are rounding, not learning. Ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +99,7 @@ def point_eta(candidate: Finished, base: Finished, warmup_steps: int) -> float |
         return None
     gain = fitted_gain(candidate.curve.score).value
     seconds = step_time(candidate.curve.step_seconds, warmup_steps).value
-    return (gain / seconds) / (base_gain / base_seconds) if seconds > 0 else math.nan
+    return without_rounding((gain / seconds) / (base_gain / base_seconds)) if seconds > 0 else math.nan
 
 
 def _statistical(
@@ -109,7 +107,7 @@ def _statistical(
 ) -> Reading:
     seen = comparison(stage, arm, base, earlier)
     return Reading(
-        eta=seen.ratio,
+        eta=without_rounding(seen.ratio),
         better=seen.verdict is Verdict.BETTER and not arm.broken,
         reason=f"eta {seen.ratio:.3f} ({seen.low:.3f} to {seen.high:.3f}), {seen.verdict.value}: {seen.reason}"
         + _disagreement(rule, seen.verdict, point),

@@ -36,6 +36,11 @@ ROUNDING = 1e-9
 _SAME = 1e-6
 
 
+def without_rounding(value: float) -> float:
+    """The value to `TIE_DIGITS` significant digits, so that what is equal by arithmetic is equal on any machine."""
+    return float(f"{value:.{TIE_DIGITS}g}")
+
+
 @dataclass(frozen=True, slots=True)
 class Probe:
     """Measure here next; `aimed` is what was asked for where `snap` moved it."""

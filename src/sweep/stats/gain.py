@@ -28,6 +28,9 @@ KNOTS = 5
 STEPS_A_KNOT = 6
 """A shorter curve gets fewer knots, down to a straight line. Ours."""
 
+ROUNDING_SHARE = 1e-6
+"""What lies below this share of the score's size is rounding, neither learning nor noise. Ours."""
+
 MIN_POINTS = 6
 """Fewer finite scores give no error worth the name. Ours."""
 

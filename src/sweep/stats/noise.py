@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sweep.stats.estimate import UNKNOWN, Estimate
-from sweep.stats.gain import fit_curve, fitted_gain
+from sweep.stats.gain import ROUNDING_SHARE, fit_curve, fitted_gain
 
 NOISY_SHARE = 0.10
 """A step's noise above this share of the trial's gain makes a task noisy. Ours: 0/1 scores of mathematics at batch 512
@@ -129,9 +129,13 @@ def gradient_noise_scale(
 
 
 def _residuals(score: Sequence[float]) -> Any:
-    """The finite scores minus their fitted curve; None if too little was logged."""
+    """The finite scores minus their fitted curve, nothing where that is rounding; None if too little was logged."""
     fit = fit_curve(score)
-    return None if fit is None else fit.residuals
+    if fit is None:
+        return None
+    size = max(abs(v) for v in score if math.isfinite(v))
+    rounding = float(np.abs(fit.residuals).max()) <= ROUNDING_SHARE * size
+    return np.zeros_like(fit.residuals) if rounding else fit.residuals
 
 
 def _mean_square(norms: Sequence[float]) -> Estimate:
