@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from sweep.adapters.ray_host import MAILBOX_VARIABLE
 from sweep.adapters.ray_launcher import ClusterSettings, RayLauncher
 from sweep.errors import EngineError
 from tests.ray_cluster import eventually, everything_is_free, free_gpus, local_launcher
@@ -106,6 +108,22 @@ def test_a_campaign_that_is_killed_takes_its_cluster_its_processes_and_their_wor
     campaign.kill()
     campaign.wait()
     eventually(lambda: not alive(driver) and not alive(worker), seconds=30.0)
+
+
+def test_a_worker_that_ray_starts_while_its_process_is_being_ended_is_ended_too(
+    launcher: RayLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late: list[subprocess.Popen[bytes]] = []
+
+    def freed_meanwhile(*driver: Any) -> bool:
+        mine = {**os.environ, MAILBOX_VARIABLE: "test-late"}
+        late.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=mine))
+        return True
+
+    monkeypatch.setattr("sweep.adapters.ray_job._freed", freed_meanwhile)
+    host = launcher.launch("test-late", ["-c", "import time; time.sleep(600)"], {})
+    host.close()
+    assert late[0].wait(5.0) == -signal.SIGKILL
 
 
 def test_two_processes_do_not_end_together(launcher: RayLauncher) -> None:

@@ -6,6 +6,7 @@ import logging
 import sqlite3
 import threading
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
@@ -186,6 +187,24 @@ def test_two_campaigns_can_make_one_new_database_at_once(tmp_path: Path) -> None
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+@pytest.mark.parametrize("refusals", [1, 3])
+def test_a_refusal_at_once_because_two_would_wait_for_each_other_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusals: int
+) -> None:
+    """As SQLite refuses, without its own waiting, one of two connections that both turn to write-ahead logging."""
+    left = [sqlite3.OperationalError("database is locked")] * refusals
+    connect = sqlite3.connect
+
+    def refusing(*arguments: Any, **keywords: Any) -> sqlite3.Connection:
+        if left:
+            raise left.pop()
+        return connect(*arguments, **keywords)
+
+    monkeypatch.setattr("sqlite3.connect", refusing)
+    open_storage(f"sqlite:///{tmp_path}/optuna.db")
+    assert left == []
 
 
 @pytest.mark.parametrize(

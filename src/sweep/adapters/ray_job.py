@@ -70,8 +70,9 @@ class RayHost:
 
         if self._ask("owned_by", True, self._owner) is False:
             return
-        left: list[int] = self._ask("kill", [], self._owner)
+        self._ask("kill", [], self._owner)
         free = _freed(*self._driver)
+        left: list[int] = self._ask("kill", [], self._owner)  # workers that Ray was about to start came up meanwhile
         with contextlib.suppress(ray.exceptions.RayError):
             ray.kill(self._actor)
         if left or not free:

@@ -10,6 +10,7 @@ import fcntl
 import importlib.util
 import logging
 import os
+import random
 import re
 import sqlite3
 import time
@@ -222,18 +223,25 @@ def _engine_arguments(url: str) -> dict[str, Any]:
 
 
 def _prepare_sqlite(path: Path, shared: bool) -> None:
-    """The file exists, is a database and, on a local disk, writes ahead, so that readers never block the driver."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(path, timeout=BUSY_SECONDS)
+    """The file exists, is a database and, on a local disk, writes ahead, so that readers never block the driver.
+
+    Of two connections that both change how a new file is written, SQLite refuses one at once, however long it may
+    wait otherwise, since each would wait for the other; that one tries again.
+    """
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
         try:
-            connection.execute(f"PRAGMA journal_mode={'DELETE' if shared else 'WAL'}")
-            connection.execute("BEGIN IMMEDIATE")  # refused unless the file can be written
-            connection.rollback()
-        finally:
-            connection.close()
-    except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"storage sqlite:///{path} cannot be opened: {error}; {_way_out(path, error)}") from None
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as connection:
+                connection.execute(f"PRAGMA journal_mode={'DELETE' if shared else 'WAL'}")
+                connection.execute("BEGIN IMMEDIATE")  # refused unless the file can be written
+                connection.rollback()
+            return
+        except (OSError, sqlite3.Error) as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                reason = f"storage sqlite:///{path} cannot be opened: {error}"
+                raise StoreError(f"{reason}; {_way_out(path, error)}") from None
+        time.sleep(FIRST_WAIT_SECONDS * random.random())
 
 
 def _way_out(path: Path, error: Exception) -> str:

@@ -337,7 +337,7 @@ def test_real_verl_that_hangs_while_it_starts_is_ended_without_remains(
         events += fleet.wait(5.0)
     (ended,) = [e for e in events if isinstance(e, Ended)]
     assert isinstance(ended.outcome, Failed) and ended.outcome.failure_class is FailureClass.HANG
-    assert all(tagged(r.name) == {} for r in engine._runtimes)
+    eventually(lambda: all(tagged(r.name) == {} for r in engine._runtimes), seconds=10.0)
     fleet.close()
 
 
