@@ -303,6 +303,19 @@ def test_other_numbers_of_new_seeds_make_the_confirmation_stale_and_nothing_else
         bench.run()
 
 
+def test_a_frozen_winner_stays_when_its_stage_would_search_otherwise_and_that_is_said(tmp_path, caplog):
+    bench = Bench(tmp_path)
+    winners = bench.run()
+    assert caplog.text == ""
+    bench.plan = replace(
+        planned("stages.kl.budget.trials=4", "stages.token_budget.ladder.tie_margin=0.05"), folder=str(tmp_path)
+    )
+    assert bench.run() == winners
+    kl, token_budget = (record.getMessage() for record in caplog.records)
+    assert "stage kl stays frozen" in kl and "(budget.trials 3 -> 4)" in kl
+    assert "(rule.tie_margin 0.02 -> 0.05)" in token_budget and "sweep.freeze unfreeze token_budget" in token_budget
+
+
 def test_gpu_hours_stop_the_campaign_and_more_of_them_go_on_where_it_ended(tmp_path):
     whole = Bench(tmp_path / "whole", *SHIPPED)
     whole.run()

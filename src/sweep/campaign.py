@@ -6,6 +6,7 @@ Sequences effects and decides nothing: rules are in `sweep.stages`, what follows
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from sweep.core.outcome import Failed, Finished, Outcome
 from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.plan import CampaignPlan
 from sweep.core.progress import Progress, Proposal, Record
+from sweep.core.search_terms import search_terms
 from sweep.core.stage import Stage
 from sweep.core.trial import Trial
 from sweep.core.winner import Score, Winner
@@ -30,7 +32,9 @@ from sweep.purse import Purse, paid_outcomes
 from sweep.stages import decide
 from sweep.stages import score as score_of
 from sweep.stages.memory_bound import MemoryBound
-from sweep.standing import refuse_stale, start_of
+from sweep.standing import refuse_stale, searched_otherwise, start_of
+
+log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 1.0
 """Longest single wait for events; only bounds how fast an interrupt is noticed."""
@@ -97,6 +101,8 @@ class Campaign:
             BudgetSpent: if the campaign may not spend more; what finished is kept.
         """
         self._purse.fill(paid_outcomes(self._plan, self._store))
+        for sentence in searched_otherwise(self._plan, self._store):
+            log.warning("%s", sentence)
         for record in (r for stage in self._plan.stages for r in self._store.records(stage)):
             self._memory.learn(record.trial, record.outcome)
         return tuple(self._stage(self._plan.stage(name)) for name in self._plan.wanted)
@@ -130,6 +136,7 @@ class Campaign:
             upstream=tuple((w.stage, w.stands_on) for w in upstream),
             versions=self._versions,
             steps=stage.budget.steps,
+            search=search_terms(stage),
         )
         self._store.freeze(winner)
         for observer in self._observers:

@@ -66,13 +66,16 @@ def listed(plan: CampaignPlan, winners: dict[str, Winner]) -> str:
 
 
 def state(plan: CampaignPlan, winners: dict[str, Winner], name: str) -> str:
-    """Open, frozen, or stale and why: by its own base, or by a winner that it stands on."""
+    """Open, frozen and by which other terms than now, or stale and why: by its own base, or by a winner below it."""
     if name not in winners:
         return "open"
     if why := plan.stale_because(winners[name], winners):
         return f"stale: {why}"
     below = [u for u in plan.upstream_of(plan.stage(name)) if plan.stale_because(winners[u], winners)]
-    return f"stale: it stands on {', '.join(below)}" if below else "frozen"
+    if below:
+        return f"stale: it stands on {', '.join(below)}"
+    otherwise = plan.searched_otherwise(winners[name])
+    return f"frozen, of a search by other settings: {otherwise}" if otherwise else "frozen"
 
 
 def descendants(plan: CampaignPlan, name: str) -> list[str]:

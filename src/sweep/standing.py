@@ -1,4 +1,4 @@
-"""`start_of`, `refuse_stale`: what a stage stands on before its first trial, read from the plan and the store."""
+"""`start_of`, `refuse_stale`, `searched_otherwise`: on what a stage stands and stood, read from plan and store."""
 
 from __future__ import annotations
 
@@ -49,3 +49,15 @@ def refuse_stale(plan: CampaignPlan, frozen: Winner, winners: Mapping[str, Winne
             f"stage {frozen.stage} is frozen, but what it stands on has changed: {what}; set it back, choose another "
             f"campaign=NAME, or unfreeze it: {plan.command('sweep.freeze', 'unfreeze', frozen.stage)}"
         )
+
+
+def searched_otherwise(plan: CampaignPlan, store: Store) -> tuple[str, ...]:
+    """A sentence for each frozen stage that would search by other terms now: its winner stays, and says nothing of
+    them."""
+    frozen = [w for w in store.winners() if w.stage in {s.name for s in plan.stages}]
+    return tuple(
+        f"stage {winner.stage} stays frozen as it was found, by other settings than it has now ({changed}); to search "
+        f"by these: {plan.command('sweep.freeze', 'unfreeze', winner.stage)}"
+        for winner in frozen
+        if (changed := plan.searched_otherwise(winner))
+    )

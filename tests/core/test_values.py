@@ -91,7 +91,9 @@ def test_an_outcome_comes_back_from_json(outcome):
 def test_a_winner_comes_back_from_json():
     settings = Overrides.of({"algorithm.lam": 0.95})
     choice = Choice(settings, settings, Score(1.5, 0.1, (("gain", 0.3),)), Score(1.0), ("abc",), "why", ("note",))
-    winner = Winner("lr_lambda", choice, "LadderRule", (1, 2), "hash", BASE, (("kl", "h"),), (("verl", "0.9.1"),))
+    winner = Winner(
+        "lr_lambda", choice, "LadderRule", (1, 2), "hash", BASE, (("kl", "h"),), (("verl", "0.9.1"),), 20, BASE
+    )
     back = Winner.from_json(json.loads(json.dumps(winner.to_json())))
     assert back.to_json() == winner.to_json()
     assert math.isnan(back.choice.baseline_score.standard_error)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sweep.core.command import command
 from sweep.core.overrides import NOTHING, Overrides, content_hash
+from sweep.core.search_terms import search_terms
 from sweep.core.stage import ConfirmRule, Stage
 from sweep.core.trial import Measure
 from sweep.core.winner import Winner
@@ -135,6 +136,12 @@ class CampaignPlan:
         base = self.base_of(stage, upstream)
         changed = [f"{k} {winner.base.get(k)!r} -> {base.get(k)!r}" for k in winner.base.difference(base)]
         return ", ".join(changed) or self._other_trials(stage, winner)
+
+    def searched_otherwise(self, winner: Winner) -> str:
+        """How the stage would search now and did not when it froze the winner, empty if it would not."""
+        now = search_terms(self.stage(winner.stage))
+        changed = winner.search.difference(now) if winner.search else ()
+        return ", ".join(f"{key} {winner.search.get(key)!r} -> {now.get(key)!r}" for key in changed)
 
     def _other_trials(self, stage: Stage, winner: Winner) -> str:
         """How the stage's trials would differ from those that the winner was found by, settings apart."""

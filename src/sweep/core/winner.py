@@ -49,7 +49,8 @@ class Winner:
 
     `stands_on` hashes what the result depends on besides its own trials; `base` are the settings that it was found
     on (campaign base with the upstream winners), kept so that a stale winner can say what changed, as `steps` are, of a
-    trial (0: of a time when they were not kept).
+    trial (0: of a time when they were not kept). `search` are the terms of the search (`core.search_terms`; empty: as
+    for the steps).
     """
 
     stage: str
@@ -61,6 +62,7 @@ class Winner:
     upstream: tuple[tuple[str, str], ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
     steps: int = 0
+    search: Overrides = NOTHING
 
     def to_json(self) -> dict[str, Any]:
         """The winner as plain JSON types, in the order a reader wants them."""
@@ -82,6 +84,7 @@ class Winner:
             "base": self.base.to_json(),
             "upstream": dict(self.upstream),
             "versions": dict(self.versions),
+            "search": self.search.to_json(),
         }
 
     @classmethod
@@ -107,6 +110,7 @@ class Winner:
             upstream=tuple(content["upstream"].items()),
             versions=tuple(content["versions"].items()),
             steps=int(content.get("steps", 0)),
+            search=Overrides.of(content.get("search", {})),
         )
 
 
