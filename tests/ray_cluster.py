@@ -1,16 +1,9 @@
-"""A small local Ray cluster for tests of whatever launches processes on one."""
+"""What is free on the Ray cluster of this process, and waiting for it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-
-from sweep.adapters.ray_launcher import ClusterSettings, RayLauncher
-
-
-def local_launcher(processes: int = 2) -> RayLauncher:
-    """A launcher on a local cluster that claims room for so many processes."""
-    return RayLauncher(ClusterSettings.without_gpus(processes, object_store_gib=0.1))
 
 
 def free_gpus() -> float:

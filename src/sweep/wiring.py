@@ -53,7 +53,7 @@ def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
     folder = NewFolder(Path(plan.folder))
     store = folder.opened_with(lambda: _store(plan))
     try:
-        paths = assets.build(sources(config), writable(Path(config.runs) / "assets"))
+        paths = _assets(config, plan)
         examined = _examiner(plan, paths)
         warnings = _refuse_impossible(plan, store, examined)
         engine = start_engine(plan, paths)
@@ -159,6 +159,13 @@ def _store(plan: CampaignPlan) -> Store:
     if plan.earlier is not None:
         earlier = OptunaStore.open(plan.earlier_url, plan.earlier, driver=False)
     return OptunaStore.open(plan.storage_url, plan.name, seed=plan.seeds[0], earlier=earlier, engine=plan.engine)
+
+
+def _assets(config: CampaignConfig, plan: CampaignPlan) -> dict[str, str]:
+    """Where what is generated lies; a rehearsal loads no model and reads no data, and makes none."""
+    if plan.engine != "verl":
+        return {}
+    return assets.build(sources(config), writable(Path(config.runs) / "assets"))
 
 
 def start_engine(plan: CampaignPlan, paths: dict[str, str]) -> Engine:

@@ -13,21 +13,27 @@ from sweep.adapters.gpu_nodes import on_cluster
 from sweep.adapters.hardware_watch import HardwareWatch
 from sweep.adapters.ray_launcher import ClusterSettings, RayLauncher
 from tests.engines.vllm.test_own_process import eventually
-from tests.ray_cluster import free_resources, local_launcher
+from tests.ray_cluster import free_resources
 
 HELD_GIB = 2.0
 
 
-@pytest.fixture(scope="module")
-def launcher() -> Iterator[RayLauncher]:
-    with_gpus = bool(nvml_probe.read().devices)
-    found = RayLauncher(ClusterSettings(object_store_gib=0.1)) if with_gpus else local_launcher()
+@pytest.fixture(autouse=True)
+def opened(launcher: RayLauncher) -> None:
+    launcher.open()
+
+
+@pytest.fixture
+def cluster_with_gpus(launcher: RayLauncher) -> Iterator[None]:
+    """In place of the one that only counts some."""
+    launcher.close()
+    found = RayLauncher(ClusterSettings(object_store_gib=0.1))
     found.open()
-    yield found
+    yield
     found.close()
 
 
-def test_each_node_with_gpus_has_a_sampler_that_takes_no_resources(launcher: RayLauncher) -> None:
+def test_each_node_with_gpus_has_a_sampler_that_takes_no_resources() -> None:
     before = free_resources()
     samplers = on_cluster(0.05)
     assert len(samplers) == 1
@@ -39,7 +45,7 @@ def test_each_node_with_gpus_has_a_sampler_that_takes_no_resources(launcher: Ray
     sampler.close()
 
 
-def test_a_sampler_whose_node_is_lost_says_so_and_is_not_asked_again(launcher: RayLauncher) -> None:
+def test_a_sampler_whose_node_is_lost_says_so_and_is_not_asked_again() -> None:
     import ray
 
     (sampler,) = on_cluster(60.0).values()
@@ -50,7 +56,7 @@ def test_a_sampler_whose_node_is_lost_says_so_and_is_not_asked_again(launcher: R
     assert list(sampler.take()) == [] and time.monotonic() - began < 30  # of the 60 s that an answer may take
 
 
-def test_without_a_gpu_the_watch_says_so_and_records_nothing(launcher: RayLauncher, tmp_path: Path) -> None:
+def test_without_a_gpu_the_watch_says_so_and_records_nothing(tmp_path: Path) -> None:
     if nvml_probe.read().devices:
         pytest.skip("this machine has a GPU")
     watch = HardwareWatch(on_cluster(0.05))
@@ -63,9 +69,8 @@ def test_without_a_gpu_the_watch_says_so_and_records_nothing(launcher: RayLaunch
 
 
 @pytest.mark.gpu
-def test_a_gpu_is_watched_where_its_ray_worker_runs(launcher: RayLauncher, tmp_path: Path) -> None:
-    if not nvml_probe.read().devices:
-        pytest.skip(f"no GPU: {nvml_probe.read().problem}")
+@pytest.mark.skipif(not nvml_probe.read().devices, reason=f"no GPU: {nvml_probe.read().problem}")
+def test_a_gpu_is_watched_where_its_ray_worker_runs(cluster_with_gpus: None, tmp_path: Path) -> None:
     import ray
 
     def hold(seconds: float) -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from sweep.adapters.ray_host import MAILBOX_VARIABLE
 from sweep.adapters.ray_launcher import ClusterSettings, RayLauncher
 from sweep.errors import EngineError
-from tests.ray_cluster import eventually, everything_is_free, free_gpus, local_launcher
+from tests.ray_cluster import eventually, everything_is_free, free_gpus
 
 HOLDER = """
 import os, time, ray
@@ -31,12 +30,9 @@ time.sleep(600)
 """
 
 
-@pytest.fixture(scope="module")
-def launcher() -> Iterator[RayLauncher]:
-    found = local_launcher()
-    found.open()
-    yield found
-    found.close()
+@pytest.fixture(autouse=True)
+def opened(launcher: RayLauncher) -> None:
+    launcher.open()
 
 
 def _quotient(dividend: int, divisor: int) -> int:
@@ -97,8 +93,8 @@ def test_a_process_killed_from_outside_is_gone_with_its_signal_and_frees_what_it
 
 def test_a_campaign_that_is_killed_takes_its_cluster_its_processes_and_their_workers_along() -> None:
     script = (
-        "import sys, time\nfrom tests.ray_cluster import local_launcher\n"
-        "host = local_launcher(2).launch('test-orphan', ['-c', sys.argv[1]], {})\n"
+        "import sys, time\nfrom sweep.adapters.ray_launcher import ClusterSettings, RayLauncher\n"
+        "host = RayLauncher(ClusterSettings.without_gpus(2)).launch('test-orphan', ['-c', sys.argv[1]], {})\n"
         "(ready,) = host.receive(0, 200.0)\nprint(ready['pid'], ready['worker'], flush=True)\ntime.sleep(600)\n"
     )
     campaign = subprocess.Popen([sys.executable, "-c", script, HOLDER], stdout=subprocess.PIPE, text=True)

@@ -262,16 +262,23 @@ def real(launcher: RayLauncher) -> Iterator[VerlEngine]:
 
 
 SAVING = {
-    "trainer.save_freq": 2,
+    "trainer.save_freq": 1,
+    "+sweep.keep_last": 2,
     "+sweep.schedule_steps": 100,
+    "algorithm.kl_ctrl.type": "band",
+    "algorithm.kl_ctrl.kl_coef": 0.001,
+    "+algorithm.kl_ctrl.band_interval": 2,
+    "+algorithm.kl_ctrl.band_low": 50.0,  # KL is always under it, so that the controller moves every two steps
+    "+algorithm.kl_ctrl.band_high": 100.0,
     "actor_rollout_ref.rollout.max_num_seqs": 1,  # so that rounding cannot depend on which requests share a batch
 }
 
 
 @pytest.mark.verl
-def test_real_verl_serves_a_cold_a_stopped_and_a_warm_trial_which_goes_on_from_its_checkpoint_when_killed(
+def test_real_verl_serves_a_cold_a_stopped_and_a_warm_trial_which_goes_on_from_its_last_whole_checkpoint_when_killed(
     tmp_path: Path, real: VerlEngine, world: dict[str, object]
 ) -> None:
+    """The KL controller goes on with it: its coefficient is among the numbers that are the undisturbed trial's."""
     engine, base = real, Overrides.of(world | SAVING)
     assert engine.versions()["verl"] == "0.9.1"
     whole, stopped, killed = Trial(base, 3, 8), Trial(base, 2, 200), Trial(base, 3, 12)
@@ -295,6 +302,7 @@ def test_real_verl_serves_a_cold_a_stopped_and_a_warm_trial_which_goes_on_from_i
                 os.kill(drivers[0], signal.SIGKILL)
             if isinstance(event, Ended) and isinstance(event.outcome, Failed):
                 assert event.outcome.failure_class is FailureClass.ENV_FAULT
+                damaged = truncated(engine.checkpoint(event.trial, tmp_path / event.trial.id))
                 saved = engine.checkpoint(event.trial, tmp_path / event.trial.id)
                 fleet.submit(event.trial, resume=True)
     fleet.close()
@@ -304,11 +312,21 @@ def test_real_verl_serves_a_cold_a_stopped_and_a_warm_trial_which_goes_on_from_i
     assert ends == [(whole, Finished), (stopped, Diverged), (killed, Failed), (killed, Finished)]
     warm = [(e.trial, e.warm) for e in events if isinstance(e, Started)]
     assert warm == [(whole, False), (stopped, True), (killed, True), (killed, False)]
-    assert len(names) == 2 and saved is not None and saved.step >= 2
+    assert len(names) == 2 and saved is not None and 1 <= saved.step < damaged.step
     went_on = [e for e in events[_last_start(events, killed) :] if isinstance(e, Stepped)]
     assert [e.step for e in went_on] == list(range(1, 13))
     undisturbed = [e for e in events if isinstance(e, Stepped) and e.trial == whole]
     assert [done(e) for e in went_on[:8]] == [done(e) for e in undisturbed], "a resumed trial is not the same trial"
+    coefficients = [e.metrics["actor/reward_kl_penalty_coeff"] for e in went_on]
+    assert coefficients == pytest.approx([max(0.0005, 0.001 * 0.8 ** (step // 2)) for step in range(12)])
+
+
+def truncated(checkpoint: Checkpoint | None) -> Checkpoint:
+    """The checkpoint, with a file that was not written to its end."""
+    assert checkpoint is not None
+    model = next((Path(checkpoint.path) / "actor").glob("model*.pt"))
+    model.write_bytes(model.read_bytes()[:1000])
+    return checkpoint
 
 
 def _last_start(events: list[FleetEvent], trial: Trial) -> int:
