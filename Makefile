@@ -21,6 +21,7 @@ $(INSTALLED): pyproject.toml requirements/$(SET).txt requirements/constraints.tx
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/$(SET).txt
 	$(if $(ALONE),$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r $(ALONE))
+	$(BIN)/python -m compileall -q src
 	@rm -f .venv/.installed-*; touch $@
 
 tune: install ## Tune MODEL (tiny by default); more settings in ARGS="budget.steps=100 stage=kl"

@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 
 from sweep.core import failure_policy
@@ -89,7 +90,7 @@ class Campaign:
         self._memory = MemoryBound()
         self._ruled_out = 0
         self._idle_faults: Counter[str] = Counter()
-        self._own: dict[str, bool] = {}
+        self._own: list[bool] = []
         self._failed_before: dict[str, Record] = {}
 
     def run(self) -> tuple[Winner, ...]:
@@ -169,9 +170,8 @@ class Campaign:
     def _records(self, stage: Stage) -> tuple[Record, ...]:
         """The stage's trials as it would run them now; those of another base or length are no evidence any more."""
         records, own = self._store.records(stage), self._own
-        for record in [r for r in records if r.trial.id not in own]:
-            own[record.trial.id] = self._is_own(stage, record)
-        return records if all(own.values()) else tuple(r for r in records if own[r.trial.id])
+        own += [self._is_own(stage, record) for record in records[len(own) :]]
+        return records if all(own) else tuple(compress(records, own))
 
     def _is_own(self, stage: Stage, record: Record) -> bool:
         return record.trial == trial_of(stage, self._progress.base, proposal_of(record))

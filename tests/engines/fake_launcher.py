@@ -7,7 +7,7 @@ from typing import Any
 
 
 class FakeHost:
-    """A fake host: says what `say` gave it, notes what it is told."""
+    """A fake host: says what `say` gave it, notes what it is told, is gone when it is told to end."""
 
     def __init__(
         self, name: str, label: Mapping[str, Any] | None = None, command: Mapping[str, Any] | None = None
@@ -25,6 +25,8 @@ class FakeHost:
 
     def send(self, command: Mapping[str, Any], answered: int = 0) -> None:
         self.commands.append(command)
+        if command["type"] == "end":
+            self.say(type="gone", exit_code=0, reason="")
 
     def request_stop(self, trial_id: str, reason: str) -> None:
         raise AssertionError("nobody stops a trial here")

@@ -34,11 +34,16 @@ def done(folder: Path, name: str) -> dict[str, list[dict[str, float]]]:
     }
 
 
-def test_two_campaigns_at_once_do_what_each_would_do_alone(tmp_path: Path) -> None:
+def test_two_campaigns_at_once_do_what_each_would_do_alone(tmp_path: Path, world: dict[str, object]) -> None:
     """The same campaign twice: a sample, a weight or a queue of the other one would show in the last digits."""
+    sources = (
+        f"model.path={world['actor_rollout_ref.model.path']}",
+        f"task.train_files={world['data.train_files']}",
+        f"task.val_files={world['data.val_files']}",
+    )
     drivers = [
         subprocess.Popen(
-            [sys.executable, "-m", "sweep", *SETTINGS, f"campaign={name}", f"runs={tmp_path}"],
+            [sys.executable, "-m", "sweep", *SETTINGS, *sources, f"campaign={name}", f"runs={tmp_path}"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
