@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +15,10 @@ from sweep.core.overrides import Overrides
 from sweep.core.stage import BracketRule, ConfirmRule, EtaRule, LadderRule, SearchRule
 from sweep.core.trial import Measure
 from sweep.errors import ConfigError
-from sweep.guard_settings import hardware_limits_of, limits_of
+from sweep.guard_settings import hardware_limits_of, limits_of, preflight_limits_of
 from sweep.health.hardware import HardwareLimits
 from sweep.health.limits import Limits
+from sweep.health.preflight.limits import PreflightLimits
 from sweep.stages import objective
 
 MODELS = sorted(p.stem for p in (ROOT / "conf" / "model").glob("*.yaml"))
@@ -566,6 +567,43 @@ def test_guards_and_checkpoints_that_were_chosen_reach_the_plug_ins():
         "+sweep.best_gain": 0.01,
     }
     assert plan.save_steps == 200
+
+
+def test_every_threshold_of_preflight_stands_in_the_configuration_and_can_be_set():
+    assert compose([]).preflight == asdict(PreflightLimits())
+    changed = compose(["preflight.lr_high=1e-5", "preflight.ulysses_size=8.0", "preflight.full_share=1"]).preflight
+    assert preflight_limits_of(changed) == PreflightLimits(lr_high=1e-5, ulysses_size=8, full_share=1)
+
+
+def test_thresholds_of_preflight_are_no_part_of_what_a_trial_is():
+    plan, changed = to_plan(compose([])), to_plan(compose(["preflight.lr_high=1e-5", "preflight.full_share=0.8"]))
+    assert (changed.base, changed.stages) == (plan.base, plan.stages)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            "+preflight.idle=1",
+            "preflight: unknown key idle; known: critic_tokens_ratio, filter_rows_ratio, full_share, ",
+        ),
+        ("preflight.lr=1", "no setting is called preflight.lr; nearest: preflight.lr_low"),
+        ("preflight=5", "preflight must be a section with keys of its own, got '5'"),
+        ("preflight.full_share=1.5", "preflight.full_share must be above 0 and at most 1, got 1.5"),
+        ("preflight.kv_cache_share=1", "preflight.kv_cache_share must be at least 0 and below 1, got 1"),
+        ("preflight.ulysses_size=2.5", "preflight.ulysses_size must be a whole number, got 2.5"),
+        ("preflight.worker_gib=much", "preflight.worker_gib must be a number, got 'much'"),
+        ("preflight.lr_low=null", "preflight.lr_low must be a number, got null"),
+        (
+            "preflight.lr_low=1e-5",
+            "lr_low must be below lr_high, got 1e-05 and 5e-06; the method's are 5e-07 and 5e-06",
+        ),
+        ("preflight.kl_coef_high=0.0005", "kl_coef_low must be below kl_coef_high, got 0.0005 and 0.0005"),
+    ],
+)
+def test_thresholds_of_preflight_that_cannot_be_are_refused(asked: str, said: str):
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        to_plan(compose([asked]))
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,33 @@ def test_remarks_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert "INFO" not in capsys.readouterr().out
 
 
+def test_limits_come_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    utilization = "actor_rollout_ref.rollout.gpu_memory_utilization=0.6"
+    assert main([*FINE, utilization, "--no-verl"]) == 0
+    assert "UTILIZATION_HIGH" not in capsys.readouterr().out
+    asked = ["--limit", "gpu_memory_utilization=0.5", "--limit", "log_prob_micro_batch=4"]
+    assert main([*FINE, *asked, utilization, "--no-verl"]) == 0
+    said = capsys.readouterr().out
+    assert "above 0.5 the engine" in said and "above 4 padding costs" in said
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("no_such=1", "--limit: unknown key no_such; known: critic_tokens_ratio, filter_rows_ratio, "),
+        ("lr_high", "--limit wants NAME=VALUE, got lr_high"),
+        ("lr_high=fast", "--limit lr_high must be a number, got 'fast'"),
+        ("lr_high=nan", "--limit lr_high must be a number, got nan"),
+        ("ulysses_size=2.5", "--limit ulysses_size must be a whole number, got 2.5"),
+        ("full_share=2", "--limit full_share must be above 0 and at most 1, got 2"),
+        ("lr_high=1e-7", "lr_low must be below lr_high, got 5e-07 and 1e-07; the method's are 5e-07 and 5e-06"),
+    ],
+)
+def test_a_limit_that_cannot_be_is_refused(limit: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FINE, "--no-verl", "--limit", limit]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_text_that_is_no_override_is_a_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trainer.nnodes=[1", "--no-verl"]) == 2
     assert "grammar" in capsys.readouterr().err

@@ -18,11 +18,13 @@ from sweep.core.overrides import NOTHING
 from sweep.core.progress import Proposal
 from sweep.core.trial import Trial
 from sweep.engines.rehearsal.engine import RehearsalEngine
+from sweep.engines.verl import screening
 from sweep.engines.verl.engine import VerlEngine
 from sweep.engines.verl.environment import Machine, cpu_engine, gpu_engine
 from sweep.engines.verl.screening import Examined
 from sweep.errors import BudgetSpent, ConfigError, EngineError
 from sweep.fleet import Fleet
+from sweep.health.preflight.limits import PreflightLimits
 from sweep.ports import CampaignInfo
 from tests.adapters.test_hardware_watch import ScriptedSampler, reading
 from tests.adapters.test_mlflow_tracker import Reader
@@ -80,6 +82,15 @@ def test_what_a_gpu_machine_lacks_is_said_and_a_cpu_lacks_nothing() -> None:
     ]
     assert VerlEngine(Launcher(), cpu_engine()).notices() == ()  # type: ignore[arg-type]
     assert RehearsalEngine(slots=1, base=NOTHING, steps=5).notices() == ()
+
+
+def test_a_campaigns_trials_are_examined_by_its_thresholds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[object] = []
+    monkeypatch.setattr(screening, "examine", lambda *_, limits, **more: given.append(limits) or Examined())
+    config = compose([f"runs={tmp_path}", "preflight.full_share=0.8"])
+    plan = to_plan(config)
+    wiring._examiner(config, plan, {})(Trial(plan.base, 1, 3), frozenset())
+    assert given == [PreflightLimits(full_share=0.8)]
 
 
 @pytest.fixture

@@ -1,10 +1,12 @@
-"""Command lines by `argparse`: `Parser`, and the types of arguments `count` and `size`."""
+"""Command lines by `argparse`: `Parser`, the types of arguments `count` and `size`, and `pairs` of NAME=VALUE."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import IO
 
+from sweep.errors import ConfigError
 from sweep.report.progress import say
 
 
@@ -33,3 +35,18 @@ def size(text: str) -> float:
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"must be a positive number, got {text}")
     return number
+
+
+def pairs(items: Sequence[str], option: str) -> dict[str, str]:
+    """The values by their names, as an option that may be given several times has them.
+
+    Raises:
+        ConfigError: for what is not NAME=VALUE.
+    """
+    found = {}
+    for item in items:
+        name, separator, value = item.partition("=")
+        if not separator or not name:
+            raise ConfigError(f"{option} wants NAME=VALUE, got {item}")
+        found[name.lstrip("+")] = value
+    return found

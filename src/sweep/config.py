@@ -23,7 +23,7 @@ from sweep.core.plan import CONFIRM_OFFSET, CampaignPlan, ModelFacts, Timeouts, 
 from sweep.core.stage import ConfirmRule, Stage
 from sweep.core.within import Within, require
 from sweep.errors import ConfigError
-from sweep.guard_settings import settings_of
+from sweep.guard_settings import preflight_limits_of, settings_of
 from sweep.settings_text import parse_settings
 from sweep.stage_files import stage_from
 from sweep.stage_group import offer, own_stages
@@ -105,6 +105,7 @@ def to_plan(config: CampaignConfig) -> CampaignPlan:
         if config.earlier == config.campaign:
             raise ConfigError(f"earlier must name another campaign than campaign={config.campaign}; leave it out")
     _check_numbers(config)
+    preflight_limits_of(config.preflight)
     if config.engine not in ENGINES:
         raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, got {config.engine!r}")
     base = _base(config)

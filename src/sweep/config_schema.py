@@ -102,6 +102,7 @@ class CampaignConfig:
     confirm: ConfirmConfig = field(default_factory=ConfirmConfig)
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
     guards: GuardsConfig = field(default_factory=GuardsConfig)
+    preflight: dict[str, Any] = field(default_factory=dict)
     checkpoints: CheckpointsConfig = field(default_factory=CheckpointsConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

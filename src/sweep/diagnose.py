@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweep.arguments import Parser, count
+from sweep.arguments import Parser, count, pairs
 from sweep.errors import ConfigError, SweepError
 from sweep.report.progress import say
 
@@ -106,11 +106,11 @@ def _facts(options: argparse.Namespace, run: LoggedRun) -> RunFacts:
     from sweep.core import verl_keys as keys
     from sweep.health.evidence import RunFacts
 
-    given = RunFacts(config={**run.config, **_pairs(options.config, "--config")})
+    given = RunFacts(config={**run.config, **pairs(options.config, "--config")})
     every = given.number(keys.SAVE_FREQ)
     return replace(
         given,
-        units={str(k): str(v) for k, v in _pairs(options.unit, "--unit").items()},
+        units={str(k): str(v) for k, v in pairs(options.unit, "--unit").items()},
         gpu_total_gib=options.gpu_gib,
         host_total_gib=options.host_gib,
         save_interval_steps=int(every) if every is not None and every >= 1 else None,
@@ -130,7 +130,7 @@ def _limits(changes: Sequence[str]) -> Limits:
     from sweep.health.limits import DEFAULT, limit_problem, limit_value
 
     values: dict[str, Any] = {}
-    for name, text in _pairs(changes, "--limit").items():
+    for name, text in pairs(changes, "--limit").items():
         default = getattr(DEFAULT, name, None)
         if not isinstance(default, int | float | tuple):
             raise ConfigError(f"--limit knows nothing called {name}; the names are the fields of sweep.health.limits")
@@ -144,16 +144,6 @@ def _limits(changes: Sequence[str]) -> Limits:
             raise ConfigError(f"--limit {name} {problem}")
         values[name] = limit_value(name, value)
     return replace(DEFAULT, **values)
-
-
-def _pairs(items: Sequence[str], option: str) -> dict[str, str]:
-    pairs = {}
-    for item in items:
-        name, separator, value = item.partition("=")
-        if not separator or not name:
-            raise ConfigError(f"{option} wants NAME=VALUE, got {item}")
-        pairs[name.lstrip("+")] = value
-    return pairs
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,6 +1,7 @@
 """`guards:` and `checkpoints:` of the configuration as settings of our plug-ins, those that differ from the method's.
 
-What is as the method has it is left out, so that a trial's settings say only what was chosen.
+What is as the method has it is left out, so that a trial's settings say only what was chosen. The thresholds of what
+judges from outside, `guards.hardware` and `preflight:`, are no settings of a trial.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from sweep.yaml_values import built
 if TYPE_CHECKING:
     from sweep.health.hardware import HardwareLimits
     from sweep.health.limits import Limits
+    from sweep.health.preflight.limits import PreflightLimits
 
 
 @dataclass
@@ -89,6 +91,18 @@ def hardware_limits_of(guards: GuardsConfig) -> HardwareLimits:
     from sweep.health.hardware import HardwareLimits
 
     return built(HardwareLimits, "guards.hardware", guards.hardware)
+
+
+def preflight_limits_of(preflight: Mapping[str, Any]) -> PreflightLimits:
+    """The thresholds of preflight, those of `preflight:` in place of the method's.
+
+    Raises:
+        ConfigError: for a name that there is not, a value out of its range, or a range whose ends are the wrong way
+            round.
+    """
+    from sweep.health.preflight.limits import PreflightLimits
+
+    return built(PreflightLimits, "preflight", preflight)
 
 
 def _changed_limits(limits: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from sweep.core.stage import Stage
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, StoreError, SweepError
 from sweep.fleet import Fleet
-from sweep.guard_settings import hardware_limits_of
+from sweep.guard_settings import hardware_limits_of, preflight_limits_of
 from sweep.new_folder import NewFolder
 from sweep.ports import CampaignInfo, Engine, Observer, Store
 from sweep.purse import Purse, paid_outcomes
@@ -54,7 +54,7 @@ def run_campaign(config: CampaignConfig, plan: CampaignPlan) -> bool:
     store = folder.opened_with(lambda: _store(plan))
     try:
         paths = _assets(config, plan)
-        examined = _examiner(plan, paths)
+        examined = _examiner(config, plan, paths)
         warnings = _refuse_impossible(plan, store, examined)
         engine = start_engine(plan, paths)
         with closed_after(engine.close):
@@ -240,16 +240,20 @@ def _observers(config: CampaignConfig, plan: CampaignPlan, store: Store, fleet: 
     return [*observers, tracker, progress_display(store)]
 
 
-def _examiner(plan: CampaignPlan, paths: dict[str, str]) -> Examine:
+def _examiner(config: CampaignConfig, plan: CampaignPlan, paths: dict[str, str]) -> Examine:
     from sweep.engines.verl.screening import Examined, examine
 
     if plan.engine != "verl":
         return lambda trial, swept: Examined()
     settings, here = _engine_settings(plan), not plan.cluster_address
+    limits = preflight_limits_of(config.preflight)
+
+    def located(overrides: Overrides) -> Overrides:
+        return assets.located(overrides, paths)
 
     def examined(trial: Trial, swept: frozenset[str]) -> Examined:
         folder = str(trial_folder(plan, trial).resolve())
-        return examine(trial, folder, settings, lambda o: assets.located(o, paths), here=here, swept=swept)
+        return examine(trial, folder, settings, located, here=here, swept=swept, limits=limits)
 
     return examined
 

@@ -22,6 +22,7 @@ from sweep.engines.verl.compose import Composed
 from sweep.engines.verl.data_facts import read_data, reward_problem
 from sweep.engines.verl.model_facts import read_model
 from sweep.health.preflight.facts import Facts
+from sweep.health.preflight.limits import DEFAULT, PreflightLimits
 from sweep.health.preflight.settings import Config, text, texts
 
 GIB = 1024**3
@@ -103,8 +104,9 @@ def gather(
     machine: Machine | None = None,
     trial_steps: int | None = None,
     swept: frozenset[str] = frozenset(),
+    limits: PreflightLimits = DEFAULT,
 ) -> Facts:
-    """The facts around a configuration; a machine that is not given is asked for."""
+    """The facts around a configuration; a machine that is not given is asked for. `limits` are preflight's."""
     config, place = composed.config, machine if machine is not None else this_machine()
     files = texts(config, keys.TRAIN_FILES) if keys.TRAIN_FILES in composed.given else ()
     data = read_data(files)
@@ -133,6 +135,7 @@ def gather(
         trial_steps=trial_steps,
         existing_checkpoint=_existing_checkpoint(folder),
         verl_version=_version("verl"),
+        limits=limits,
     )
 
 

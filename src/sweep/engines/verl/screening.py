@@ -15,6 +15,7 @@ from sweep.engines.verl.facts import Machine, gather, this_machine
 from sweep.engines.verl.settings import EngineSettings, complete
 from sweep.errors import ConfigError
 from sweep.health.preflight import PreflightFinding, Severity, preflight
+from sweep.health.preflight.limits import DEFAULT, PreflightLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,10 @@ def examine(
     *,
     here: bool,
     swept: frozenset[str] = frozenset(),
+    limits: PreflightLimits = DEFAULT,
 ) -> Examined:
     """`here`: the trial runs on this machine, so that its GPUs and CPUs count. `swept` are the verl keys whose values
-    its stage compares: one that verl does not read is an error there."""
+    its stage compares: one that verl does not read is an error there. `limits` are preflight's thresholds."""
     overrides = locate(complete(trial, folder, settings, True))
     try:
         composed = compose(overrides)
@@ -44,7 +46,7 @@ def examine(
     if composed.unknown:
         return Examined("; ".join(_unknown(u.key, u.suggestions) for u in composed.unknown))
     machine = this_machine() if here and not settings.on_cpu else Machine()
-    facts = gather(composed, machine=machine, trial_steps=trial.steps, swept=swept)
+    facts = gather(composed, machine=machine, trial_steps=trial.steps, swept=swept, limits=limits)
     found = preflight(composed.config, facts)
     errors = [_said(f) for f in found if f.severity is Severity.ERROR]
     return Examined("; ".join(errors), tuple(_said(f) for f in found if f.severity is Severity.WARN))

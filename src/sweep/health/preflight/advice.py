@@ -7,6 +7,7 @@ The articles' rules of thumb are kept where they hold; where verl or a measureme
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from sweep.core import verl_keys as keys
@@ -30,22 +31,6 @@ from sweep.health.preflight.settings import (
 )
 from sweep.health.preflight.tokens import CRITIC_TOKENS_DEFAULT
 
-ULYSSES_MOST = 4
-"""Source: S0 section 3.1: 4 rather than 8 on 8 GPUs, communication -37 %."""
-
-LONG_SEQUENCE = 32768
-"""Tokens above which verl's documentation recommends Ulysses at all. Source: verl docs/perf/perf_tuning.rst."""
-
-LARGE_MODEL = 7e9
-"""Parameters from which S0 turns FSDP's memory options. Source: S0 section 3.2."""
-
-CRITIC_SHARE = 2
-"""How many times the actor's tokens a critic's micro-batch should hold: it has no logits. Source: verl
-docs/perf/perf_tuning.rst."""
-
-LOG_PROB_MOST = 20
-"""Log-prob micro-batch above which S1 saw padding overhead. Source: S1 section 2.3."""
-
 
 def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
     """Advice on parallel sizes, FSDP memory and density."""
@@ -60,33 +45,34 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
 
 
 def _ulysses(config: Config, facts: Facts, gpus: int) -> Iterator[PreflightFinding]:
+    most, long = facts.limits.ulysses_size, facts.limits.long_sequence_tokens
     size, longest = layout(config).sequence_parallel, sequence_tokens(config)
-    fits = [fit for fit in fitting_ulysses(gpus, facts.model) if fit <= min(ULYSSES_MOST, gpus)]
+    fits = [fit for fit in fitting_ulysses(gpus, facts.model) if fit <= min(most, gpus)]
     best = max(fits, default=1)
-    if size > ULYSSES_MOST:
+    if size > most:
         yield info(
             "ADVISE_ULYSSES",
             f"a sequence-parallel size of {size} spends much of the step on communication",
-            f"S0 measured 37 % less communication with {ULYSSES_MOST} than with 8 on 8 GPUs",
+            f"at most {most} is advised; S0 measured 37 % less communication with 4 than with 8 on 8 GPUs",
             nearest=(f"{keys.ULYSSES}={best}",),
             keys=(keys.ULYSSES,),
             source="S0 section 3.1",
         )
-    elif size == 1 and longest is not None and longest > LONG_SEQUENCE and best > 1:
+    elif size == 1 and longest is not None and longest > long and best > 1:
         yield info(
             "ADVISE_ULYSSES",
             f"sequences reach {longest} tokens on one rank",
-            f"{best} is min({ULYSSES_MOST}, GPUs) as far as the model's heads allow; it halves or quarters activations",
+            f"{best} is min({most}, GPUs) as far as the model's heads allow; it divides activations by that",
             nearest=(f"{keys.ULYSSES}={best}",),
             keys=(keys.ULYSSES,),
             source="S0 section 3.1; verl docs/perf/perf_tuning.rst",
         )
-    elif size > 1 and longest is not None and longest <= LONG_SEQUENCE:
+    elif size > 1 and longest is not None and longest <= long:
         yield info(
             "ADVISE_ULYSSES",
             f"sequences of at most {longest} tokens seldom need sequence parallelism",
-            f"verl recommends it above {LONG_SEQUENCE} tokens; below, S0's min({ULYSSES_MOST}, GPUs) costs more "
-            "communication than it saves memory",
+            f"it is recommended above {long} tokens; below, min({most}, GPUs) costs more communication than it saves "
+            "memory",
             nearest=(f"{keys.ULYSSES}=1",),
             keys=(keys.ULYSSES,),
             source="verl docs/perf/perf_tuning.rst; S0 section 3.1",
@@ -115,7 +101,7 @@ def _tensor_parallel(config: Config, facts: Facts, gpus: int) -> Iterator[Prefli
 def _fsdp(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
     yield from _wrapping(config, facts)
     parameters = facts.model.parameters or 0.0
-    if parameters < LARGE_MODEL:
+    if parameters < facts.limits.large_model_parameters:
         return
     if flag(config, keys.ACTOR_RESHARD) is False:
         yield info(
@@ -190,16 +176,17 @@ def _density(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
                 keys=(keys.ACTOR_MICRO_BATCH, keys.ACTOR_DYNAMIC_BATCH),
                 source="S1 section 3.1; verl docs/perf/perf_tuning.rst",
             )
-    yield from _critic_density(config)
+    yield from _critic_density(config, facts.limits.critic_tokens_ratio)
     log_probs = [keys.LOG_PROB_MICRO_BATCH] + ([keys.REF_MICRO_BATCH] if needs_reference(config) else [])
+    most = facts.limits.log_prob_micro_batch
     for key in log_probs:
         micro = whole(config, key)
-        if micro is not None and micro > LOG_PROB_MOST and not flag(config, keys.ACTOR_DYNAMIC_BATCH):
+        if micro is not None and micro > most and not flag(config, keys.ACTOR_DYNAMIC_BATCH):
             yield info(
                 "ADVISE_LOG_PROB_MICRO",
                 f"{key} is {micro}",
-                f"above {LOG_PROB_MOST} S1 saw padding cost more than it saved",
-                nearest=(f"{key}=16",),
+                f"above {most} padding costs more than it saves, as S1 saw above 20",
+                nearest=(f"{key}={2 ** (most.bit_length() - 1)}",),
                 keys=(key,),
                 source="S1 section 2.3",
             )
@@ -214,7 +201,7 @@ def _density(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
         )
 
 
-def _critic_density(config: Config) -> Iterator[PreflightFinding]:
+def _critic_density(config: Config, ratio: float) -> Iterator[PreflightFinding]:
     """The V1 trainer batches the critic by tokens, whatever its micro-batch keys say."""
     if not needs_critic(config) or not uses_v1(config):
         return
@@ -222,13 +209,13 @@ def _critic_density(config: Config) -> Iterator[PreflightFinding]:
     fixed = micro * longest if micro and longest else None
     actor = whole(config, keys.ACTOR_TOKENS) if flag(config, keys.ACTOR_DYNAMIC_BATCH) else fixed
     cap = whole(config, keys.CRITIC_INFER_MAX_TOKENS) or CRITIC_TOKENS_DEFAULT
-    if actor is not None and cap < CRITIC_SHARE * actor:
+    if actor is not None and cap < ratio * actor:
         yield info(
             "ADVISE_CRITIC_TOKENS",
             f"the critic's micro-batches hold {cap} tokens, the actor's up to {actor}",
-            f"a critic has no logits and takes {CRITIC_SHARE} times as many in the same memory; S1's critic "
+            f"a critic has no logits and takes {ratio:g} times as many in the same memory; S1's critic "
             "micro-batch of 8 is not read by this trainer",
-            nearest=(f"+{keys.CRITIC_INFER_MAX_TOKENS}={CRITIC_SHARE * actor}",),
+            nearest=(f"+{keys.CRITIC_INFER_MAX_TOKENS}={math.ceil(ratio * actor)}",),
             keys=(keys.CRITIC_INFER_MAX_TOKENS, keys.ACTOR_TOKENS, keys.ACTOR_MICRO_BATCH),
             source="S1 section 4.1; verl docs/perf/perf_tuning.rst; verl v1/trainer_base.py",
             computed={"critic": cap, "actor": actor},

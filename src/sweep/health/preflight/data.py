@@ -11,9 +11,6 @@ from sweep.health.preflight.facts import Facts
 from sweep.health.preflight.finding import PreflightFinding, error, info, warn
 from sweep.health.preflight.settings import Config, flag, text, texts, whole
 
-FILTER_MARGIN = 1.2
-"""Rows a batch should be outnumbered by while nobody knows how many prompts the filter drops. Ours."""
-
 DEFAULT_PROMPT_KEY = "prompt"
 """Source: verl trainer/config/data/legacy_data.yaml."""
 
@@ -108,7 +105,7 @@ def _rows(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
             computed=computed,
         )
         return
-    if filtered and known < FILTER_MARGIN * train:
+    if filtered and known < facts.limits.filter_rows_ratio * train:
         yield warn(
             "DATALOADER_MAY_BE_EMPTY",
             f"{known} rows before the length filter are few for {keys.TRAIN_BATCH} {train}",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sweep.health.preflight.limits import DEFAULT, PreflightLimits
+
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
@@ -35,7 +37,7 @@ class Facts:
 
     `given` are the keys that were set on purpose, `swept` those that a campaign varies, `added` those given with
     Hydra's `+`; `mistyped` are keys of a wrong type, with verl's default. Sizes of GPUs and disks are GiB.
-    `reward_error` says why the reward function does not load.
+    `reward_error` says why the reward function does not load. `limits` are the thresholds of the checks.
     """
 
     given: frozenset[str] | None = None
@@ -61,6 +63,7 @@ class Facts:
     trial_steps: int | None = None
     existing_checkpoint: str | None = None
     verl_version: str | None = None
+    limits: PreflightLimits = DEFAULT
 
     def set_on_purpose(self, key: str) -> bool:
         """Whether the user or a campaign chose this key's value; False if that is unknown."""

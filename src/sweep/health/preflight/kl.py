@@ -13,6 +13,7 @@ from sweep.core import verl_keys as keys
 from sweep.core.kl_band import BAND, KlBandSettings
 from sweep.health.preflight.facts import Facts
 from sweep.health.preflight.finding import PreflightFinding, error, info, warn
+from sweep.health.preflight.limits import PreflightLimits
 from sweep.health.preflight.settings import Config, flag, layout, number, text, whole
 
 TYPES = ("fixed", "adaptive", BAND)
@@ -23,9 +24,6 @@ TARGET_KL_DEFAULT = 0.1
 
 ADAPTIVE_STEP = 0.2
 """Largest relative error the adaptive controller acts on. Source: verl trainer/ppo/core_algos.py."""
-
-SAFE_COEF = (0.0005, 0.01)
-"""Source: S0 section 1.3."""
 
 BAND_DEFAULTS = KlBandSettings()
 
@@ -53,7 +51,7 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
         yield from _band(config, facts, kind, in_reward)
     if in_reward:
         yield from _both_terms(config)
-        yield from _safe_range(config)
+        yield from _safe_range(config, facts.limits)
 
 
 def _dead_coefficient(config: Config, facts: Facts, in_reward: bool) -> Iterator[PreflightFinding]:
@@ -199,9 +197,9 @@ def _both_terms(config: Config) -> Iterator[PreflightFinding]:
         )
 
 
-def _safe_range(config: Config) -> Iterator[PreflightFinding]:
+def _safe_range(config: Config, limits: PreflightLimits) -> Iterator[PreflightFinding]:
     coefficient = number(config, keys.KL_COEF)
-    low, high = SAFE_COEF
+    low, high = limits.kl_coef_low, limits.kl_coef_high
     if coefficient is None or low <= coefficient <= high:
         return
     if coefficient <= 0:

@@ -15,9 +15,6 @@ AGENT_WORKERS_DEFAULT = 8
 REWARD_WORKERS_DEFAULT = 8
 """Source: verl trainer/config/rollout/rollout.yaml, reward/reward.yaml."""
 
-WORKER_GIB = 1.0
-"""Host memory of an idle agent-loop or reward worker. Source: measured on verl 0.9.1."""
-
 SOCKET_PATH_BYTES = 107
 """Longest path of an AF_UNIX socket on Linux, without its final zero byte."""
 
@@ -97,7 +94,7 @@ def _ray_folder(folder: str | None) -> Iterator[PreflightFinding]:
 def _host_memory(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
     if facts.host_memory_gib is None:
         return
-    need_gib = _workers(config) * WORKER_GIB + _offloaded_gib(config, facts)
+    need_gib = _workers(config) * facts.limits.worker_gib + _offloaded_gib(config, facts)
     if need_gib > facts.host_memory_gib:
         yield warn(
             "HOST_MEMORY_SHORT",

@@ -39,12 +39,6 @@ GRADIENT_BYTES = 4.0
 OPTIMIZER_BYTES = 8.0
 """Bytes of AdamW's two moments in float32."""
 
-CACHE_HEADROOM = 0.2
-"""Share of the rollout's memory that should be left for the KV cache. Ours, after verl docs best_practices.rst."""
-
-FULL = 0.9
-"""Share of a GPU above which an estimate is called too tight: context, NCCL buffers and fragmentation need a tenth."""
-
 LOGIT_BYTES = 10.0
 """Bytes a vocabulary entry takes for each token: bfloat16 logits, their float32 copy and its gradient. Ours."""
 
@@ -54,11 +48,11 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
     if facts.gpu_gib is None:
         return
     if facts.model.parameters is not None:
-        yield from _rollout_share(config, facts.model.parameters, facts.gpu_gib)
+        yield from _rollout_share(config, facts.model.parameters, facts.gpu_gib, facts.limits.kv_cache_share)
         yield from _cache(config, facts.model, facts.gpu_gib)
         if not uses_megatron(config):
             yield from _training_state(config, facts, facts.gpu_gib)
-    yield from _logits(config, facts.model, facts.gpu_gib)
+    yield from _logits(config, facts.model, facts.gpu_gib, facts.limits.full_share * facts.gpu_gib)
 
 
 def cache_tokens(config: Config, model: ModelFacts, gpu_gib: float) -> int | None:
@@ -100,13 +94,13 @@ def _bytes(config: Config, weights_away: str, optimizer_away: str) -> float:
     return weights + optimizer + GRADIENT_BYTES
 
 
-def _rollout_share(config: Config, parameters: float, gpu_gib: float) -> Iterator[PreflightFinding]:
+def _rollout_share(config: Config, parameters: float, gpu_gib: float, cache_share: float) -> Iterator[PreflightFinding]:
     share, ranks = number(config, keys.MEMORY_UTILIZATION), whole(config, keys.TENSOR_PARALLEL)
     if share is None or not ranks or not 0.0 < share <= 1.0:
         return
     weights, room = parameters * ROLLOUT_BYTES / GIB, gpu_gib * share * ranks
     computed = {"weights_gib": round(weights, 2), "share_gib": round(room, 2), "tp": ranks, "utilization": share}
-    enough = -(-weights / (1.0 - CACHE_HEADROOM) // (gpu_gib * share))
+    enough = -(-weights / (1.0 - cache_share) // (gpu_gib * share))
     nearest = (f"{keys.TENSOR_PARALLEL}={_power_of_two(int(enough))}",)
     if weights >= room:
         yield error(
@@ -119,11 +113,11 @@ def _rollout_share(config: Config, parameters: float, gpu_gib: float) -> Iterato
             source="verl docs/perf/best_practices.rst; vllm-project/vllm#2248",
             computed=computed,
         )
-    elif room - weights < CACHE_HEADROOM * room:
+    elif room - weights < cache_share * room:
         yield warn(
             "KV_SHARE_SMALL",
             f"{room - weights:.1f} of the rollout's {room:.1f} GiB are left for the KV cache",
-            f"under {CACHE_HEADROOM:.0%} few sequences run at once and generation is slow",
+            f"under {cache_share:.0%} few sequences run at once and generation is slow",
             nearest=nearest,
             keys=(keys.TENSOR_PARALLEL, keys.MEMORY_UTILIZATION),
             source="verl docs/perf/best_practices.rst",
@@ -179,7 +173,7 @@ def _training_state(config: Config, facts: Facts, gpu_gib: float) -> Iterator[Pr
         held = gpu_gib * (number(config, keys.MEMORY_UTILIZATION) or 0.0)
     parts = ", ".join(f"{role} {gib:.1f}" for role, gib in state.items())
     computed = {f"{role}_gib": round(gib, 2) for role, gib in state.items()} | {"held_by_rollout_gib": round(held, 2)}
-    make = warn if total + held > FULL * gpu_gib else info
+    make = warn if total + held > facts.limits.full_share * gpu_gib else info
     yield make(
         "TRAINING_STATE_EXCEEDS_GPU" if make is warn else "MEMORY_ESTIMATE",
         f"weights, gradients and optimizer take about {total:.1f} GiB on each {gpu_gib:g} GiB GPU ({parts})"
@@ -204,7 +198,7 @@ def _lighter(config: Config) -> tuple[str, ...]:
     return tuple(moves)
 
 
-def _logits(config: Config, model: ModelFacts, gpu_gib: float) -> Iterator[PreflightFinding]:
+def _logits(config: Config, model: ModelFacts, gpu_gib: float, most_gib: float) -> Iterator[PreflightFinding]:
     micro, longest = whole(config, keys.ACTOR_MICRO_BATCH), sequence_tokens(config)
     if flag(config, keys.ACTOR_DYNAMIC_BATCH):
         tokens = whole(config, keys.ACTOR_TOKENS)
@@ -213,8 +207,8 @@ def _logits(config: Config, model: ModelFacts, gpu_gib: float) -> Iterator[Prefl
     if not tokens or not model.vocabulary:
         return
     logits = tokens * model.vocabulary * LOGIT_BYTES / GIB
-    if logits > FULL * gpu_gib:
-        fitting = max(1, int((micro or 1) * FULL * gpu_gib / logits))
+    if logits > most_gib:
+        fitting = max(1, int((micro or 1) * most_gib / logits))
         yield warn(
             "LOGITS_EXCEED_GPU",
             f"logits of one micro-batch ({tokens} tokens x {model.vocabulary} entries) take about {logits:.1f} GiB",

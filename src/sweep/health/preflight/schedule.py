@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from sweep.core import verl_keys as keys
 from sweep.health.preflight.facts import Facts
 from sweep.health.preflight.finding import PreflightFinding, error, info, warn
+from sweep.health.preflight.limits import DEFAULT, PreflightLimits
 from sweep.health.preflight.settings import Config, number, text, whole
-
-SAFE_LR = (5e-7, 5e-6)
-"""Source: S0 section 1.3."""
 
 
 def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
@@ -21,7 +19,7 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
     yield from _warmup(config, facts)
     yield from _critic_first(config, facts)
     yield from _cosine(config, facts)
-    yield from _rate(config)
+    yield from _rate(config, facts.limits)
 
 
 def _epochs(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
@@ -120,9 +118,9 @@ def _cosine(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
         )
 
 
-def _rate(config: Config) -> Iterator[PreflightFinding]:
+def _rate(config: Config, limits: PreflightLimits) -> Iterator[PreflightFinding]:
     rate = number(config, keys.ACTOR_LR)
-    low, high = SAFE_LR
+    low, high = limits.lr_low, limits.lr_high
     if rate is None:
         return
     if rate <= 0:
@@ -138,7 +136,7 @@ def _rate(config: Config) -> Iterator[PreflightFinding]:
         yield info(
             "LR_OUTSIDE_SAFE_RANGE",
             f"{keys.ACTOR_LR} {rate:g} is outside {low:g} to {high:g}",
-            "the article's range for models of 0.5B to 7B",
+            f"the article's range is {DEFAULT.lr_low:g} to {DEFAULT.lr_high:g}, for models of 0.5B to 7B",
             nearest=(f"{keys.ACTOR_LR}={min(max(rate, low), high):g}",),
             keys=(keys.ACTOR_LR,),
             source="S0 section 1.3",

@@ -24,9 +24,6 @@ from sweep.health.preflight.settings import (
     whole,
 )
 
-RISKY_UTILIZATION = 0.7
-"""Share of GPU memory for rollout above which S1 met out-of-memory errors. Source: S1 section 2.1."""
-
 CRITIC_TOKENS_DEFAULT = 32768
 """Tokens a critic micro-batch holds in the V1 trainer, unless set. Source: verl workers/config/critic.py."""
 
@@ -40,7 +37,7 @@ def check(config: Config, facts: Facts) -> Iterator[PreflightFinding]:
     yield from _sequence_against_model(config, facts)
     yield from _budget_without_chunks(config, facts)
     yield from _generated_against_kept(config)
-    yield from _utilization(config)
+    yield from _utilization(config, facts.limits.gpu_memory_utilization)
     yield from _clamp(config, facts)
     for key, cap, ranks in token_caps(config):
         yield from _cap(config, key, cap, ranks)
@@ -169,7 +166,7 @@ def _generated_against_kept(config: Config) -> Iterator[PreflightFinding]:
             )
 
 
-def _utilization(config: Config) -> Iterator[PreflightFinding]:
+def _utilization(config: Config, most: float) -> Iterator[PreflightFinding]:
     share = number(config, keys.MEMORY_UTILIZATION)
     if share is None:
         return
@@ -182,12 +179,12 @@ def _utilization(config: Config) -> Iterator[PreflightFinding]:
             keys=(keys.MEMORY_UTILIZATION,),
             source="vLLM vllm/config/cache.py",
         )
-    elif share > RISKY_UTILIZATION and not flag(config, keys.ACTOR_PARAM_OFFLOAD):
+    elif share > most and not flag(config, keys.ACTOR_PARAM_OFFLOAD):
         yield warn(
             "UTILIZATION_HIGH",
             f"{keys.MEMORY_UTILIZATION} is {share:g} without offloading the actor",
-            f"above {RISKY_UTILIZATION:g} the engine's wake-up is prone to run out of memory beside the actor",
-            nearest=(f"{keys.MEMORY_UTILIZATION}={RISKY_UTILIZATION:g}",),
+            f"above {most:g} the engine's wake-up is prone to run out of memory beside the actor",
+            nearest=(f"{keys.MEMORY_UTILIZATION}={most:g}",),
             keys=(keys.MEMORY_UTILIZATION,),
             source="S1 section 2.1; verl docs/perf/perf_tuning.rst",
         )
