@@ -148,6 +148,7 @@ def test_a_reader_that_leaves_early_costs_neither_the_campaign_nor_its_exit_code
     error = process.stderr.read()
     assert (process.wait(timeout=60), error) == (DONE, "")
     assert (tmp_path / "runs" / "piped" / "summary.json").exists()
+    assert not (tmp_path / "runs" / "assets").exists()  # a rehearsal loads no model
 
 
 @pytest.mark.parametrize(
