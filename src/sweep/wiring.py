@@ -27,7 +27,7 @@ from sweep.ports import CampaignInfo, Engine, Observer, Store
 from sweep.purse import Purse, paid_outcomes
 from sweep.reading import everything_known
 from sweep.refusals import refuse_bad_request, refuse_without_gpu, refuse_without_upstream, writable
-from sweep.stages.samples import Group, samples, searched_keys
+from sweep.stages.samples import Group, out_of_range, samples, searched_keys
 from sweep.tasks import assets
 
 if TYPE_CHECKING:
@@ -270,6 +270,7 @@ def _refuse_impossible(plan: CampaignPlan, store: Store, examined: Examine) -> t
     """
     frozen = {winner.stage: winner for winner in store.winners()}
     coming = [plan.stage(name) for name in plan.wanted if name not in frozen]
+    remarks: list[str] = []
     start = examined(_base_trial(plan), frozenset())
     if start.obstacle:
         raise ConfigError(f"verl cannot run this configuration: {start.obstacle}")
@@ -277,7 +278,8 @@ def _refuse_impossible(plan: CampaignPlan, store: Store, examined: Examine) -> t
         base = plan.base_of(stage, [frozen[name] for name in plan.upstream_of(stage) if name in frozen])
         for group in samples(stage, base):
             _refuse_hopeless(plan, stage, base, group, examined)
-    return tuple(f"warning: {warning}" for warning in start.warnings) if coming else ()
+        remarks += out_of_range(stage, base)
+    return tuple(f"warning: {warning}" for warning in (*start.warnings, *remarks)) if coming else ()
 
 
 def _refuse_hopeless(plan: CampaignPlan, stage: Stage, base: Overrides, group: Group, examined: Examine) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from sweep.config import compose, to_plan
 from sweep.core import verl_keys as keys
-from sweep.stages.samples import samples, searched_keys
+from sweep.stages.samples import out_of_range, samples, searched_keys
 
 PLAN = to_plan(compose(["model=tiny"]))
 
@@ -39,3 +39,12 @@ def test_a_ladder_shows_its_rungs_and_a_confirmation_what_runs_beside():
 def test_the_keys_that_a_stage_compares_are_those_of_its_knobs_or_rungs():
     assert searched_keys(PLAN.stage("lr_lambda")) == {keys.ACTOR_LR, keys.LAM}
     assert searched_keys(PLAN.stage("token_budget")) == {keys.MAX_BATCHED_TOKENS, keys.MAX_SEQS}
+
+
+def test_a_value_outside_its_range_is_said_before_the_stage_begins():
+    stage = PLAN.stage("lr_lambda")
+    assert list(out_of_range(stage, PLAN.base)) == []
+    (said,) = out_of_range(stage, PLAN.base.merged({keys.ACTOR_LR: 9.0}))
+    high = next(knob.high for knob in stage.knobs if knob.key == keys.ACTOR_LR)
+    assert said.startswith("stage lr_lambda: lr 9 lies outside ") and f" to {high:g}, where it is searched" in said
+    assert list(out_of_range(PLAN.stage("token_budget"), PLAN.base.merged({keys.MAX_BATCHED_TOKENS: 1}))) == []

@@ -12,7 +12,7 @@ from sweep.core.failure import FailureClass
 from sweep.core.outcome import Failed
 from sweep.core.overrides import NOTHING, Overrides
 from sweep.core.progress import Progress, Record
-from sweep.core.stage import Knob, SearchRule, Stage, StageBudget
+from sweep.core.stage import Constraint, Knob, SearchRule, Stage, StageBudget
 from sweep.core.trial import Trial
 from sweep.stages import decide
 from tests.stages.histories import died, line
@@ -123,3 +123,16 @@ def test_a_machine_that_ends_every_trial_does_not_make_the_search_endless():
         if isinstance(decision, Freeze):
             break
     assert isinstance(decision, Freeze) and count <= 8
+
+
+def test_where_no_candidate_may_win_the_reason_says_why_and_the_notes_by_what():
+    narrow = replace(stage(3), constraints=(Constraint("step_seconds", high=2.0),))
+    records = (
+        record(NOTHING, line(0.3, 1.0)),
+        record(with_band(0.001), line(0.6, 3.0)),
+        record(with_band(0.0005), died()),
+    )
+    decision = decide(narrow, Progress(BASE, records, (1,)))
+    assert isinstance(decision, Freeze) and decision.choice.settings == NOTHING
+    assert "of 2 candidates 1 broke a constraint, 1 died or have no score; the baseline's" in decision.choice.reason
+    assert decision.choice.notes[1].endswith(", breaks: mean step_seconds 3 is over 2")

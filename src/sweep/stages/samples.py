@@ -1,7 +1,7 @@
-"""`samples`: candidates of a stage that can be looked at before it begins, whatever its trials will say.
+"""What can be said of a stage before it begins: `samples`, candidates that it may try, and `out_of_range`.
 
-In groups, of each of which one must be able to run: where every value of a knob or every rung of a ladder is refused,
-the fault lies in what the stage stands on, not in one of them. The baseline is in none.
+Samples come in groups, of each of which one must be able to run: where every value of a knob or every rung of a ladder
+is refused, the fault lies in what the stage stands on, not in one of them. The baseline is in none.
 """
 
 from __future__ import annotations
@@ -33,6 +33,15 @@ def samples(stage: Stage, base: Overrides) -> Iterator[Group]:
             yield from (_values(stage, knob, base) for knob in stage.knobs)
         case CustomRule():
             return
+
+
+def out_of_range(stage: Stage, base: Overrides) -> Iterator[str]:
+    """In words, the knobs that stand outside the range in which they are searched; their value competes as well."""
+    if not isinstance(stage.rule, BracketRule | SearchRule):
+        return
+    for knob in stage.knobs:
+        if said := Axis(stage, BracketRule(), knob, BASELINE, base).outside:
+            yield f"stage {stage.name}: {said}, where it is searched; it stays unless a value in there scores more"
 
 
 def searched_keys(stage: Stage) -> frozenset[str]:

@@ -82,11 +82,6 @@ def _freeze(stage: Stage, rule: SearchRule, arms: list[Measured]) -> Decision:
     base, candidates = arms[0], [m for m in arms[1:] if m.feasible]
     best = _best(candidates)
     chosen = best if best and beats(best, base, rule.tie_margin) else base
-    reason = (
-        f"score {chosen.score.value:.5g} against the baseline's {base.score.value:.5g}"
-        if chosen is not base
-        else f"no candidate beats the baseline's {base.score.value:.5g} by more than {rule.tie_margin:.0%}; it is kept"
-    )
     return Freeze(
         Choice(
             settings=chosen.arm.settings,
@@ -94,11 +89,22 @@ def _freeze(stage: Stage, rule: SearchRule, arms: list[Measured]) -> Decision:
             score=chosen.score,
             baseline_score=base.score,
             trial_ids=tuple(dict.fromkeys(i for m in arms for i in m.trial_ids)),
-            reason=reason,
+            reason=_reason(rule, base, chosen, arms[1:]),
             notes=tuple(_describe(stage, m) for m in arms),
             ratio=against(stage, chosen, base),
         )
     )
+
+
+def _reason(rule: SearchRule, base: Measured, chosen: Measured, others: Sequence[Measured]) -> str:
+    standing = f"the baseline's {base.score.value:.5g}"
+    if chosen is not base:
+        return f"score {chosen.score.value:.5g} against {standing}"
+    if others and not any(m.feasible for m in others):
+        broke = sum(bool(m.broken) for m in others)
+        barred = f"of {len(others)} candidates {broke} broke a constraint, {len(others) - broke} died or have no score"
+        return f"no candidate may win: {barred}; {standing} is kept"
+    return f"no candidate beats {standing} by more than {rule.tie_margin:.0%}; it is kept"
 
 
 def _best(candidates: Sequence[Measured]) -> Measured | None:
@@ -112,7 +118,8 @@ def _describe(stage: Stage, measured: Measured) -> str:
     if not measured.finished:
         return f"{values}: {'; '.join(measured.died)}"
     parts = ", ".join(f"{n} {v:.4g}" for n, v in measured.score.parts if math.isfinite(v))
-    return f"{values}: score {measured.score.value:.5g} ({parts})"
+    broken = f", breaks: {'; '.join(measured.broken)}" if measured.broken else ""
+    return f"{values}: score {measured.score.value:.5g} ({parts}){broken}"
 
 
 def _shown(measured: Measured, key: str) -> str:
